@@ -64,6 +64,13 @@ def is_in_annotation(source: Source, node: ast.AST) -> bool:
     return False
 
 
+def is_in_instance_check(source: Source, node: ast.AST) -> bool:
+    """Return True for a class in `isinstance(x, Class)` and `issubclass(x, (Class, Other))`."""
+    parent = source.parents[node]
+    parent = source.parents[parent] if isinstance(parent, ast.Tuple) else parent
+    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in ("isinstance", "issubclass")
+
+
 def find_argument(call: ast.Call, name: str, position: int = -1) -> ast.expr | None:
     """Return an argument passed by keyword or position (-1: keyword only); None if absent or passed by * or **."""
     by_keyword = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)

@@ -152,6 +152,11 @@ class Rule:
         return name in (self.name, self.name.partition(".")[2], *self.rows) or short in self.former_names
 
 
+def make_report_rule(module: str, category: Category = "report", **fields: Any) -> Rule:
+    """Return a rule for all targets and modes that runs after all other rules, to report on their result."""
+    return Rule(module, category=category, targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True, **fields)
+
+
 @dataclass
 class Site:
     """One place of a file that a rule matched. Handlers use it to query the code, edit it and report findings."""
@@ -211,10 +216,14 @@ class Site:
         return find_argument(self.node, name, position)
 
     @property
+    def has_starred_arguments(self) -> bool:
+        """True if the call has * arguments."""
+        return any(isinstance(value, ast.Starred) for value in self.node.args)
+
+    @property
     def has_unpacked_arguments(self) -> bool:
         """True if the call has * or ** arguments, so that not all arguments are visible."""
-        starred = any(isinstance(value, ast.Starred) for value in self.node.args)
-        return starred or any(keyword.arg is None for keyword in self.node.keywords)
+        return self.has_starred_arguments or any(keyword.arg is None for keyword in self.node.keywords)
 
     @property
     def is_editable(self) -> bool:

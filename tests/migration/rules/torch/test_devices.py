@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite
+from migration.checking import check_noop, check_rewrite, migrate_source
 
 RULE = "torch.device_left"
 
@@ -41,3 +41,18 @@ def test_a_loop_over_devices_is_followed(before: str, after: str) -> None:
         f"import torch\nimport torch_npu\n{before}\n",
         f"import torch\nimport torch_npu\n{after}\n",
     )
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        "device == torch.device('cuda:0')",
+        "str(torch.device('cuda:0')) == name",
+        "device in (torch.device('cuda:0'), other)",
+        "device == (torch.device('cuda:0') if fast else other)",
+    ],
+)
+@pytest.mark.parametrize(("to", "text"), [("npu", "'npu:0'"), ("any", "accelerator.card(0)")])
+def test_a_constructor_in_a_comparison_is_edited_once(comparison: str, to: str, text: str) -> None:
+    after = migrate_source(f"import torch\nx = {comparison}\n", to=to).after.decode()
+    assert f"x = {comparison}".replace("'cuda:0'", text) in after

@@ -113,3 +113,16 @@ def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
 )
 def test_nothing_is_reported_of_cuda_graphs_without_cause(text: str) -> None:
     check_noop("torch.cuda_graphs", text)
+
+
+BESIDE = "torch.tensorflow_beside"
+
+
+def test_somebody_elses_session_is_left_alone() -> None:
+    check_noop(BESIDE, "import torch\nimport requests\nrequests.Session()\n")
+
+
+def test_the_first_session_of_a_pytorch_file_is_mentioned_once() -> None:
+    source = "import torch\nimport tensorflow as tf\na = tf.Session()\nb = tf.Session()\ntorch.ones(1).cuda()\n"
+    result = check_says(BESIDE, source, "advice", "runs on the host")
+    assert [finding.line for finding in result.findings] == [3]

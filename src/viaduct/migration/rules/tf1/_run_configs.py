@@ -75,3 +75,11 @@ def is_passed_to_canned_estimator(site: Site, value: ast.expr) -> bool:
         return is_passed_to_canned_estimator(site, call)
     position = CONFIG_POSITIONS.get(name.removeprefix("tensorflow.estimator."))
     return position is not None and value is find_argument(call, "config", position)
+
+
+def report_unpacked(site: Site, old: str, new: str) -> None:
+    site.request_review(
+        f"positional arguments are unpacked into {old}: name them, then it can become {new}",
+        zh=f"{old} 的位置参数以解包形式传入:请先改为关键字参数,再替换为 {new}",
+        risk="high",
+    )

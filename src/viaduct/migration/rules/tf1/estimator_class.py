@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import keyword_value, plain_name
-from viaduct.migration.predicates import is_none
+from viaduct.migration.lookups import keyword_value
+from viaduct.migration.predicates import is_in_annotation, is_in_instance_check, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import comes_from_converter
-from viaduct.migration.source import FunctionNode
+from viaduct.migration.rules.tf1._run_configs import comes_from_converter, report_unpacked
 
 rule = Rule(
     __name__, requirement="estimators", rows=("E5", "E6", "E7"), after=("estimator_run_config", "preset_resnet_seed")
@@ -37,12 +36,8 @@ CONTRIB_CLASSES = (
 def convert_estimator(site: Site) -> None:
     if comes_from_converter(site, site.argument("config", 2)):
         return
-    if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
-        site.request_review(
-            "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",
-            zh="Estimator 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPUEstimator",
-            risk="high",
-        )
+    if not site.is_editable or site.has_starred_arguments:
+        report_unpacked(site, "Estimator", "NPUEstimator")
         return
     site.rename(site.import_npu_name("NPUEstimator"))
     if len(site.node.args) >= 5:
@@ -102,23 +97,12 @@ def report_reference(site: Site) -> None:
             zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
             risk="high",
         )
-    elif not is_check_or_annotation(site, parent):
+    elif not is_in_instance_check(site.source, site.node) and not is_in_annotation(site.source, site.node):
         site.request_review(
             "Estimator is passed on instead of being called: pass NPUEstimator, with an NPURunConfig for config",
             zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
             risk="high",
         )
-
-
-def is_check_or_annotation(site: Site, parent: ast.AST) -> bool:
-    """Return True for isinstance(x, Estimator), which holds for an NPUEstimator too, and for annotations."""
-    if isinstance(parent, ast.Call):
-        return plain_name(parent.func) in ("isinstance", "issubclass")
-    if isinstance(parent, ast.Tuple):
-        return is_check_or_annotation(site, site.source.parents[parent])
-    if isinstance(parent, FunctionNode):
-        return parent.returns is site.node
-    return isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is site.node)
 
 
 @rule.call(*(f"tensorflow.contrib.learn.{name}" for name in CONTRIB_CLASSES))

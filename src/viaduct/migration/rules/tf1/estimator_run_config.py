@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import plain_name
-from viaduct.migration.predicates import is_in_annotation, is_none
+from viaduct.migration.predicates import is_in_annotation, is_in_instance_check, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import is_only_for_canned_estimators, is_only_passed_to_converter
+from viaduct.migration.rules.tf1._run_configs import (
+    is_only_for_canned_estimators,
+    is_only_passed_to_converter,
+    report_unpacked,
+)
 
 rule = Rule(__name__, requirement="run_configs", rows=("E1", "E2", "E3", "E4"))
 
@@ -53,12 +56,8 @@ def convert_run_config(site: Site) -> None:
     if is_only_for_canned_estimators(site, site.node) or is_only_passed_to_converter(site, site.node):
         remove_strategies(site)
         return
-    if not site.is_editable or any(isinstance(value, ast.Starred) for value in site.node.args):
-        site.request_review(
-            "positional arguments are unpacked into RunConfig: name them, then it can become NPURunConfig",
-            zh="RunConfig 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPURunConfig",
-            risk="high",
-        )
+    if not site.is_editable or site.has_starred_arguments:
+        report_unpacked(site, "RunConfig", "NPURunConfig")
         return
     site.rename(site.import_npu_name("NPURunConfig"))
     site.report_change("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
@@ -141,13 +140,8 @@ def report_reference(site: Site) -> None:
             zh=f"类 {parent.name} 继承 RunConfig:请改为继承 NPURunConfig 并核对参数",
             risk="high",
         )
-    elif not is_instance_check(parent) and not is_in_annotation(site.source, site.node):
+    elif not is_in_instance_check(site.source, site.node) and not is_in_annotation(site.source, site.node):
         site.request_review(
             "RunConfig is passed on instead of being called: NPURunConfig takes positional arguments in another order",
             zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
         )
-
-
-def is_instance_check(node: ast.AST) -> bool:
-    """Return True for isinstance and issubclass, which hold for an NPURunConfig too."""
-    return isinstance(node, ast.Call) and plain_name(node.func) in ("isinstance", "issubclass")

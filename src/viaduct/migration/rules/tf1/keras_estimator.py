@@ -12,8 +12,6 @@ first four parameters; later positional arguments become keyword arguments.
 
 from __future__ import annotations
 
-import ast
-
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
@@ -24,7 +22,7 @@ PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", 
 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
 def convert_model(site: Site) -> None:
-    if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.is_editable:
+    if site.has_starred_arguments or not site.is_editable:
         site.request_review(
             "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",
             zh="model_to_estimator 的参数为解包形式:请改写为 keras_to_npu.model_to_npu_estimator 并传入 NPURunConfig",

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._environment_variables import ENVIRONMENT_FUNCTIONS
+from viaduct.migration.rules.torch._environment_variables import is_variable_name
 
 rule = Rule(__name__, requirement="placement", rows=("6.1",), targets=("mlu",))
 
@@ -28,7 +28,7 @@ VARIABLES = {
 
 @rule.node(ast.Constant, only_if_file_contains=tuple(VARIABLES))
 def rename_variable(site: Site) -> None:
-    if site.node.value not in VARIABLES or not is_environment_key(site) or not site.is_editable:
+    if site.node.value not in VARIABLES or not is_variable_name(site, site.node) or not site.is_editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
     if old == "CUDA_VISIBLE_DEVICES" and is_in_torch_program(site):
@@ -38,13 +38,3 @@ def rename_variable(site: Site) -> None:
         return  # a literal of several parts, or with escapes
     site.edit.replace_node(site.node, text.replace(old, new))
     site.report_change(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
-
-
-def is_environment_key(site: Site) -> bool:
-    """Return True for a string that is a key of os.environ, or the name of a variable for a function of os."""
-    parent = site.source.parents[site.node]
-    if isinstance(parent, ast.Subscript):
-        return site.qualified_name(parent.value) == "os.environ"
-    if not isinstance(parent, ast.Call) or not parent.args or parent.args[0] is not site.node:
-        return False
-    return site.qualified_name(parent.func) in ENVIRONMENT_FUNCTIONS

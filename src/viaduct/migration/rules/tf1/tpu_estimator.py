@@ -49,8 +49,7 @@ def convert_estimator(site: Site) -> None:
         return
     if run_configs.comes_from_converter(site, site.argument("config", 2)):
         return
-    arguments = site.node.args
-    if any(isinstance(value, ast.Starred) for value in arguments) or len(arguments) > len(ESTIMATOR_PARAMETERS):
+    if site.has_starred_arguments or len(site.node.args) > len(ESTIMATOR_PARAMETERS):
         site.request_review(
             "name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high"
         )

@@ -19,6 +19,7 @@ from viaduct.migration.lookups import (
     bind_arguments,
     branches,
     contains_call,
+    elements,
     keyword_value,
     last_name,
     literal_text,
@@ -391,6 +392,26 @@ def qualified_root(site: Site, node: ast.AST) -> str | None:
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return site.qualified_name(node)
+
+
+def find_constructor_texts(site: Site) -> Iterator[ast.expr]:
+    """Yield the CUDA texts within torch.device(…) in all comparisons of a file."""
+    for node in site.source.nodes_of_type(ast.Compare):
+        for side in (node.left, *node.comparators):
+            yield from constructor_texts(site, side)
+
+
+def constructor_texts(site: Site, side: ast.expr) -> Iterator[ast.expr]:
+    """Yield the CUDA texts within `torch.device("cuda:0")`, also in a tuple, in str() or in a branch."""
+    parts = [part for branch in branches(side) for part in elements(branch)]
+    if isinstance(side, ast.Call) and plain_name(side.func) == "str":
+        parts = side.args[:1]
+    if parts != [side]:  # the side is a tuple, str() or a conditional expression
+        for part in parts:
+            yield from constructor_texts(site, part)
+    elif isinstance(side, ast.Call) and site.qualified_name(side.func) == "torch.device":
+        values = [*side.args[:1], *(keyword.value for keyword in side.keywords)]
+        yield from (text for value in values for text in branches(value) if device_literal(text) is not None)
 
 
 UNEDITABLE_DEVICE: tuple[Bilingual, Bilingual] = (  # a message for one card, and one for `--to any`

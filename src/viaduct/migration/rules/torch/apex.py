@@ -13,18 +13,10 @@ import ast
 from viaduct.cards import NPU
 from viaduct.cards.advice import APEX
 from viaduct.migration.lookups import calls_to, imported_names
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 
-rule = Rule(
-    __name__,
-    requirement="amp",
-    rows=("P12", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="amp", rows=("P12", "6"))
 
 COUNTERPARTS_IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 
-rule = Rule(
-    __name__,
-    requirement="device_calls",
-    rows=("P6", "P19", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="device_calls", rows=("P6", "P19", "6"))
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}

@@ -28,8 +28,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
-from viaduct.migration.lookups import called_name
-from viaduct.migration.predicates import is_in_annotation
+from viaduct.migration.predicates import is_in_annotation, is_in_instance_check
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 from viaduct.migration.rules.torch._helper import replace_by_helper, runs_only_with_card
@@ -109,7 +108,7 @@ def replace_amp_name(site: Site, node: ast.expr, name: str) -> None:
     is_called = isinstance(site.node, ast.Call)
     if name == "amp" or (not is_called and is_in_annotation(site.source, node)):
         return
-    if not is_called and is_within_isinstance(site, node):
+    if not is_called and is_in_instance_check(site.source, node):
         site.request_review(
             "each card has its own class: check for the common base class, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
@@ -118,10 +117,6 @@ def replace_amp_name(site: Site, node: ast.expr, name: str) -> None:
         replace_by_helper(site, node, HELPER_NAMES[name])
     else:
         report_cuda_only(site, name)
-
-
-def is_within_isinstance(site: Site, node: ast.expr) -> bool:
-    return any(called_name(parent) == "isinstance" for parent in site.source.ancestors(node))
 
 
 def report_cuda_only(site: Site, name: str) -> None:

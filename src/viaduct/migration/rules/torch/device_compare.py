@@ -36,8 +36,7 @@ from viaduct.migration.device_texts import device_literal, device_number_text, i
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._compared_devices import constructor_texts
-from viaduct.migration.rules.torch._devices import Devices, find_devices
+from viaduct.migration.rules.torch._devices import UNEDITABLE_DEVICE, Devices, constructor_texts, find_devices
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
@@ -71,13 +70,6 @@ UNDECIDED: tuple[Bilingual, Bilingual] = (
         "this compares 'cuda' with something that may be no device: unchanged; if it is one, use accelerator.TYPES",
         "与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
     ),
-)
-UNEDITABLE: tuple[Bilingual, Bilingual] = (
-    (
-        "this names a CUDA device and cannot be edited safely: write {card.device} instead of cuda",
-        "此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {card.device}",
-    ),
-    NUMBER_ADVICE,
 )
 
 
@@ -175,7 +167,7 @@ def replace_texts(site: Site, value: ast.expr) -> None:
             continue
         new = site.target.render_device_text(site, text)
         if new is None:
-            site.request_review(*site.target.select_message(*UNEDITABLE), node=text)
+            site.request_review(*site.target.select_message(*UNEDITABLE_DEVICE), node=text)
         else:
             site.edit.replace_node(text, new)
             site.report_change(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=text)

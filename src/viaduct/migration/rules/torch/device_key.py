@@ -16,18 +16,10 @@ from collections.abc import Iterator
 
 from viaduct.migration.device_texts import is_cuda_device
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._devices import find_devices
 
-rule = Rule(
-    __name__,
-    requirement="device_strings",
-    rows=("P9", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="device_strings", rows=("P9", "6"))
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))

@@ -32,8 +32,12 @@ from viaduct.migration.device_texts import device_number_text, is_cuda_device
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._compared_devices import find_constructor_texts
-from viaduct.migration.rules.torch._devices import find_devices, replace_device_text, report_possible_device
+from viaduct.migration.rules.torch._devices import (
+    find_constructor_texts,
+    find_devices,
+    replace_device_text,
+    report_possible_device,
+)
 from viaduct.migration.rules.torch._options import is_in_add_argument
 
 rule = Rule(

@@ -10,19 +10,10 @@ import ast
 
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move, location_of
 
-rule = Rule(
-    __name__,
-    requirement="torch_functions",
-    rows=("P5", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    visits_lines_left_alone=True,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="torch_functions", rows=("P5", "6"), visits_lines_left_alone=True)
 
 DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARD_NAMES for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8  # calls in a chain such as `x.float().double()`

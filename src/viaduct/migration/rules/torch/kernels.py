@@ -13,18 +13,9 @@ import re
 from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules, is_constant, is_none_or_absent
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 
-rule = Rule(
-    __name__,
-    requirement="torch_functions",
-    rows=("P6",),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    visits_lines_left_alone=True,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="torch_functions", rows=("P6",), visits_lines_left_alone=True)
 
 CPP_EXTENSION = "torch.utils.cpp_extension"
 COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")

@@ -11,19 +11,10 @@ import ast
 import re
 
 from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._locations import is_in_dataset, location_of
 
-rule = Rule(
-    __name__,
-    requirement="torch_functions",
-    rows=("5", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    visits_lines_left_alone=True,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="torch_functions", rows=("5", "6"), visits_lines_left_alone=True)
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 OTHER_LIBRARIES = ("pandas", "numpy", "scipy", "polars", "tensorflow")

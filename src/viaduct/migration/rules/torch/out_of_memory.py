@@ -17,9 +17,9 @@ import ast
 import re
 
 from viaduct.migration.lookups import literal_text, method_name
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 
-rule = Rule(__name__, rows=("P6",), category="advice", targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True)
+rule = make_report_rule(__name__, rows=("P6",), category="advice")
 
 CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")

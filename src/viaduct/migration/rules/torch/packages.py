@@ -19,18 +19,9 @@ from viaduct.cards.packages import (
 )
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 
-rule = Rule(
-    __name__,
-    requirement="torch_functions",
-    rows=("P6",),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    visits_lines_left_alone=True,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="torch_functions", rows=("P6",), visits_lines_left_alone=True)
 
 # `cuda` alone would match every file with code for CUDA, and the rule `apex` reports apex.
 IMPORT_TEXTS = tuple(

@@ -10,17 +10,9 @@ import ast
 
 from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bindings_of
-from viaduct.migration.rule import ALL_MODES, ALL_TARGETS, Rule, Site
+from viaduct.migration.rule import Site, make_report_rule
 
-rule = Rule(
-    __name__,
-    requirement="device_calls",
-    rows=("P4", "6"),
-    category="report",
-    targets=ALL_TARGETS,
-    modes=ALL_MODES,
-    runs_last=True,
-)
+rule = make_report_rule(__name__, requirement="device_calls", rows=("P4", "6"))
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in DEVICE_TYPES}
 GENERATION_NUMBERS = {"major", "minor"}

@@ -6,6 +6,8 @@ import ast
 
 from viaduct.cards import DEVICE_TYPES, MLU
 from viaduct.cards.advice import DEVICE_CAPABILITY, TORCH_COMPILE, TORCHSCRIPT
+from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rule import ALL_CARDS, ALL_MODES, ALL_TARGETS, Site
 
@@ -23,6 +25,11 @@ def lacks_backend_for_card(site: Site) -> bool:
     if isinstance(value, ast.Constant):
         return value.value != "npugraphs"
     return not isinstance(value, ast.Call | ast.Lambda) and site.qualified_name(value) is None
+
+
+def is_first_in_torch_file(site: Site) -> bool:
+    """Return True for the first session of a file to which the rules of TensorFlow do not apply."""
+    return not site.file.project.uses_rules_of(TENSORFLOW, site.file.path) and mark_once(site, "session")
 
 
 rules = (
@@ -144,5 +151,29 @@ rules = (
         category="advice",
         targets=ALL_TARGETS,
         rows=("P21", "6"),
+    ),
+    report_rule(
+        __name__,
+        "tensorflow_beside",
+        """Advise on TensorFlow sessions in a PyTorch file.
+
+             import tensorflow as tf
+             import torch
+             session = tf.compat.v1.Session()
+
+        TensorFlow code in a PyTorch script, such as the export of a network, stays and runs on the host. The rules of
+        TensorFlow 1 edit only files in which TensorFlow trains.
+        """,
+        Notice(
+            ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session"),
+            "TensorFlow in a PyTorch file: this code stays as it is and runs on the host",
+            "PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
+            status="advice",
+            condition=is_first_in_torch_file,
+        ),
+        category="advice",
+        targets=ALL_TARGETS,
+        visits_lines_left_alone=True,
+        rows=("6",),
     ),
 )
