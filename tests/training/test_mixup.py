@@ -23,7 +23,7 @@ MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
 def test_a_run_without_mixup_sees_its_images_and_labels_as_they_are(run: RunDir) -> None:
     plain = training(RECIPE, run)
     batch = next(iter(plain.train_batches.epoch(0)))
-    images, labels = plain.train_step.mix_batch(batch)
+    images, labels = plain.train_step.mix_batch(batch, plain.train_step.draw_mixing_weights())
     assert images is batch.images
     assert labels is batch.labels
 

@@ -27,8 +27,6 @@ MIB = 2**20
 FP32_BYTES = 4  # bytes of a weight, a gradient and a number of the optimizer's state: all are kept in fp32
 BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
 FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
-OPTIMIZER_SLOTS = {"AdamW": 2, "RmsProp": 2}
-"""fp32 numbers that an optimizer keeps for each parameter; 1 for all others. THOR's factors come on top."""
 
 
 @dataclass(frozen=True)

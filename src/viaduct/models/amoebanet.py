@@ -94,8 +94,8 @@ def compute_auxiliary_grid(image: int) -> int:
 class AmoebaNet(nn.Module):
     """Stem, cells, mean over the image, dropout, classifier.
 
-    Drop path leaves out a share of the operations in training. The share rises over the training (version v1; see
-    `set_progress`), from cell to cell (v2), or both (v3).
+    Drop path leaves out a share of the operations in training. The share rises over the training (version v1), from
+    cell to cell (v2), or both (v3).
     """
 
     drop_path_progress: Tensor
@@ -117,6 +117,7 @@ class AmoebaNet(nn.Module):
         check_options(cells, filters, dropout_keep, drop_path_keep, drop_path_version)
         self.drop_path_keep = drop_path_keep
         self.drop_path_version = drop_path_version
+        # The share of the training that is done: the training step writes it.
         self.register_buffer("drop_path_progress", torch.tensor(1.0), persistent=False)
         self.stem = Stem(stem_filters)
         self.cells = build_cells(cells, filters, stem_filters)
@@ -138,10 +139,6 @@ class AmoebaNet(nn.Module):
         features = self.dropout(x_NCHW.mean((2, 3)))
         logits = at_least_float32(self.head(features))
         return logits if auxiliary is None else (logits, auxiliary)
-
-    def set_progress(self, share: float) -> None:
-        """Set the share of the training that is done."""
-        self.drop_path_progress.fill_(min(share, 1.0))
 
     def compute_keep_probability(self, index: int) -> Tensor | None:
         """Return the probability with which an operation of this cell is kept; None if every operation is kept."""

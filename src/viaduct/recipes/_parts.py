@@ -119,6 +119,8 @@ class Sgd(Part, path="optimizer"):
 class AdamW(Part, path="optimizer"):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
+    SLOTS: ClassVar[int] = 2  # fp32 numbers that the optimizer keeps for each parameter
+
     lr: NotNegative = 1e-3
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     epsilon: NotNegative = 1e-8
@@ -133,6 +135,8 @@ class RmsProp(Part, path="optimizer"):
     Weight decay is the L2 term of the loss, as with SGD. `square_decay`, `momentum` and `epsilon` have the defaults of
     AmoebaNet's reference.
     """
+
+    SLOTS: ClassVar[int] = 2  # fp32 numbers that the optimizer keeps for each parameter
 
     lr: NotNegative = 0.1
     square_decay: Fraction = 0.9  # decay of the average of squared gradients; TensorFlow calls it `decay`
@@ -542,3 +546,8 @@ class Recipe(Part):
             require(callable(metric), f"metrics[{name!r}]", metric, "a function of logits and labels")
         expected = f"a divisor of data.global_batch ({self.data.global_batch})"
         require(self.data.global_batch % self.accumulate == 0, "accumulate", self.accumulate, expected)
+
+    @property
+    def optimizer_slots(self) -> int:
+        """Number of fp32 numbers that the optimizer keeps for each parameter; THOR's factors come on top."""
+        return getattr(self.optimizer, "SLOTS", 1)

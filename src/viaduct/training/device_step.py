@@ -34,7 +34,8 @@ class DeviceStep:
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
         # The weights with which images are mixed: those of mixup, or rows of cutmix (mixup.py).
-        self.mixing_weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
+        weights = step.draw_mixing_weights()
+        self.mixing_weights = None if weights is None else weights.to(device)
         columns = len(step.optimizer.param_groups) + 1
         self.table = torch.zeros((max_steps, columns), device=device)
         self.row = torch.zeros(columns, device=device)  # the table's row of the step being taken
@@ -69,33 +70,20 @@ class DeviceStep:
         """Copy a batch, and the weights for mixing it, to the tensors that the step reads."""
         self.batch.images.copy_(batch.images, non_blocking=True)
         self.batch.labels.copy_(batch.labels, non_blocking=True)
-        if self.mixing_weights is not None:
-            weights = self.step.draw_mixing_weights()
+        weights = self.step.draw_mixing_weights()
+        if self.mixing_weights is not None and weights is not None:
             pinned = weights.pin_memory() if self.mixing_weights.is_cuda else weights
             self.mixing_weights.copy_(pinned, non_blocking=True)
 
     def __call__(self) -> None:
         """Take one step. A replay of it runs no Python, so counters of the host are changed in `count_step`."""
         self.row.copy_(self.table.index_select(0, self.cursor)[0])
-        self.set_network_progress()
-        images, targets = self.mix_batch()
+        self.step.set_network_progress(self.row[-1])
+        images, targets = self.step.mix_batch(self.batch, self.mixing_weights)
         loss, correct_counts = self.step.run(images, targets, self, self.batch if self.is_observed else None)
         self.losses.index_copy_(0, self.cursor, loss.double()[None])
         self.correct_counts.index_copy_(0, self.cursor, correct_counts[None])
         self.cursor += 1
-
-    def mix_batch(self) -> tuple[Tensor, Any]:
-        """Return the loaded batch as the recipe mixes it."""
-        if self.mixing_weights is None:
-            return self.batch.images, self.batch.labels
-        return self.step.parallel.mix_batch(self.batch.images, self.batch.labels, self.mixing_weights)
-
-    def set_network_progress(self) -> None:
-        """Copy the share of the training that is done into a network with scheduled drop path (AmoebaNet)."""
-        for network in {self.step.computation.master, self.step.computation.network}:
-            progress: Any = getattr(network, "drop_path_progress", None)
-            if progress is not None:
-                progress.copy_(self.row[-1])
 
     # The methods of `Update`, on the device alone
 

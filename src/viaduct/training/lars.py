@@ -34,6 +34,10 @@ Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
 class LarsSupport(DeviceRateSupport):
     """Support of LARS, whose trust ratios need the norms of whole layers."""
 
+    @property
+    def decay_in_loss(self) -> bool:
+        return bool(self.optimizer.form == "contrib")
+
     def set_full_norms(self, compute_full_norms: FullNorms) -> None:
         self.optimizer.compute_full_norms = compute_full_norms
 
@@ -64,10 +68,10 @@ class LarsOptimizer(torch.optim.Optimizer):
             "adapted": True,
         }
         super().__init__(params, defaults)
+        self.form = form
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
         # Replaced if layers are split over the ranks, because each rank then has some rows of a weight only.
         self.compute_full_norms: FullNorms = lambda parameters, norms: norms
-        self.decay_in_loss = form == "contrib"  # read by optim.compute_l2_loss
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.cluster.layout import Classifier, compare_layouts
-from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster
+from viaduct.cluster.plan import Cluster
 from viaduct.errors import BadValue
 from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
@@ -87,7 +87,6 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
 
 def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
     """Return the sizes that determine the memory and messages of the classifier."""
-    slots = OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
         features=layer.in_features,
@@ -95,7 +94,7 @@ def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
         # The weight, its gradient, the optimizer's state and, if the recipe has them, the averaged weights.
-        numbers_per_weight=2 + slots + (recipe.ema is not None),
+        numbers_per_weight=2 + recipe.optimizer_slots + (recipe.ema is not None),
     )
 
 

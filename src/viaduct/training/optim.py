@@ -13,6 +13,7 @@ from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Tho
 from viaduct.recipes._parts import Decayed
 from viaduct.training import torch_optimizers
 from viaduct.training.lars import FullNorms, LarsOptimizer
+from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.recipe_code import call_recipe_part
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
@@ -99,7 +100,7 @@ def compute_l2_loss(
 
     It is 0 for AdamW, THOR and the form resnext of LARS, whose decay is not the gradient of a term of the loss.
     """
-    if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
+    if not support_optimizer(optimizer).decay_in_loss:
         return torch.zeros(())
     terms = []
     for group in optimizer.param_groups:

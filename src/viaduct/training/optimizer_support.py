@@ -29,6 +29,11 @@ class OptimizerSupport:
         self.optimizer = optimizer
 
     @property
+    def decay_in_loss(self) -> bool:
+        """Return True if the weight decay is the gradient of an L2 term of the loss."""
+        return not isinstance(self.optimizer, torch.optim.AdamW)
+
+    @property
     def name(self) -> str:
         return type(self.optimizer).__name__
 

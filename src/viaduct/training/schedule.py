@@ -29,13 +29,13 @@ from viaduct.recipes import (
     MindsporePolynomial,
     Recipe,
     Records,
+    ResnextDecay,
     Shapes,
     Steps,
     ThorDecay,
     V15Decay,
     load,
 )
-from viaduct.recipes._parts import ResnextDecay
 
 LIST_HINT = "`viaduct train --list` shows the recipes."
 
@@ -47,6 +47,8 @@ class RunLength:
     images: int  # number of training images
     global_batch: int
     steps: int  # number of steps of the whole run
+    exact_steps: float = 0.0  # the same before it is rounded down
+    peak: float = 1.0  # the optimizer's learning rate
 
     @property
     def steps_per_epoch(self) -> int:
@@ -61,7 +63,8 @@ class RunLength:
 def compute_run_length(recipe: Recipe, images: int) -> RunLength:
     """Return the length of a run of the recipe with this number of training images."""
     batch = recipe.data.global_batch
-    return RunLength(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
+    steps = recipe.steps or max(1, int(recipe.epochs * (images // batch)))
+    return RunLength(images, batch, steps, recipe.steps or recipe.epochs * images / batch, get_peak_rate(recipe))
 
 
 def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
@@ -110,14 +113,9 @@ def get_peak_rate(recipe: Recipe) -> float:
 
 def compute_rate_factor(recipe: Recipe, step: int, run_length: RunLength) -> float:
     """Return the factor of the optimizer's learning rate at this step (counted from 0)."""
-    for kind, formula in FORMULAS.items():
-        if isinstance(recipe.schedule, kind):
-            return formula(recipe.schedule, step, run_length)
-    if isinstance(recipe.schedule, ResnextDecay):  # it needs the peak: `end` may be a learning rate, not a factor
-        return resnext_decay(recipe.schedule, step, run_length, get_peak_rate(recipe))
-    if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
-        steps = recipe.steps or recipe.epochs * run_length.images / run_length.global_batch
-        return lars_polynomial(recipe.schedule, step, run_length, steps)
+    for kind in type(recipe.schedule).__mro__:
+        if kind in FORMULAS:
+            return FORMULAS[kind](recipe.schedule, step, run_length)
     users_function: Any = recipe.schedule
     return float(users_function(step, run_length.steps))
 
@@ -172,7 +170,8 @@ def v15_decay(schedule: V15Decay, step: int, run_length: RunLength) -> float:
     return compute_falling_cosine(step / total)
 
 
-def resnext_decay(schedule: ResnextDecay, step: int, run_length: RunLength, peak: float) -> float:
+def resnext_decay(schedule: ResnextDecay, step: int, run_length: RunLength) -> float:
+    peak = run_length.peak  # `end` may be a learning rate, not a factor of the peak
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     match schedule.mode:
         case "steps":
@@ -206,14 +205,14 @@ def amoebanet_decay(schedule: AmoebanetDecay, step: int, run_length: RunLength) 
     return max(factor, schedule.floor)
 
 
-def lars_polynomial(schedule: LarsPolynomial, step: int, run_length: RunLength, steps: float) -> float:
+def lars_polynomial(schedule: LarsPolynomial, step: int, run_length: RunLength) -> float:
     default_peak, default_epochs = choose_lars_defaults(run_length.global_batch)
     peak = default_peak if schedule.peak is None else schedule.peak
     epochs = default_epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
     warmup = int(epochs * run_length.images / run_length.global_batch)
     if step <= warmup and warmup:
         return peak * step / warmup
-    span = max(1.0, steps - warmup + 1)
+    span = max(1.0, run_length.exact_steps - warmup + 1)
     done = min(max(1, step - warmup), span) / span
     return (peak - schedule.end) * (1 - done) ** 2 + schedule.end
 
@@ -247,6 +246,8 @@ FORMULAS: dict[type, Callable[[Any, int, RunLength], float]] = {
     Cosine: cosine,
     BookCosine: book_cosine,
     V15Decay: v15_decay,
+    ResnextDecay: resnext_decay,
+    LarsPolynomial: lars_polynomial,
     AmoebanetDecay: amoebanet_decay,
     MindsporePolynomial: mindspore_polynomial,
     ThorDecay: thor_decay,

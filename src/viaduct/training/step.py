@@ -105,12 +105,12 @@ class TrainingStep:
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
         """Take the coming step, driven by the host; `round_rates`: learning rates in fp32, as in captured steps."""
         self.set_rates(self.progress.step, round_rates)
-        self.set_network_progress()
+        self.set_network_progress(self.progress.step / self.progress.steps)
         self.optimize(batch)
 
     def optimize(self, batch: Batch) -> None:
         """Mix the batch, run the step driven by the host, and append its loss and correct images to `results`."""
-        images, targets = self.mix_batch(batch)
+        images, targets = self.mix_batch(batch, self.draw_mixing_weights())
         observed = batch if self.is_observed(self.progress.step + 1) else None
         # The results stay on the device; reading them here would make the host wait for every step.
         self.results.append(self.run(images, targets, self.host_update, observed))
@@ -169,16 +169,21 @@ class TrainingStep:
         main = self.loss(logits, labels)
         return sum(auxiliary_losses, main if weights["main"] == 1 else main * weights["main"])
 
-    def mix_batch(self, batch: Batch) -> tuple[Tensor, Any]:
-        """Return images and labels, mixed by mixup or cutmix if the recipe has them."""
-        if not self.recipe.mixes_images:
+    def mix_batch(self, batch: Batch, weights: Tensor | None) -> tuple[Tensor, Any]:
+        """Return images and labels, mixed by the weights of mixup or rows of cutmix if the recipe has them."""
+        if weights is None:
             return batch.images, batch.labels
-        weights = self.draw_mixing_weights().to(self.computation.device, non_blocking=True)
+        weights = weights.to(self.computation.device, non_blocking=True)
         return self.parallel.mix_batch(batch.images, batch.labels, weights)
 
-    def draw_mixing_weights(self) -> Tensor:
-        """Return the weights of mixup, or rows of cutmix, for this rank's images of the coming step, on the host."""
+    def draw_mixing_weights(self) -> Tensor | None:
+        """Return the weights of mixup, or rows of cutmix, for this rank's images of the coming step, on the host.
+
+        Return None if the recipe does not mix images.
+        """
         recipe = self.recipe
+        if not recipe.mixes_images:
+            return None
         step, count = self.progress.step, recipe.data.global_batch
         if recipe.cutmix:
             weights = draw_cutmix_rows(recipe.mixup, recipe.cutmix, recipe.seed, step, count, recipe.data.size)
@@ -197,12 +202,17 @@ class TrainingStep:
             group["lr"] = float(np.float32(rate)) if round_rates else rate
         self.optimizer_support.set_epoch((step + 1) / self.progress.run_length.steps_per_epoch)
 
-    def set_network_progress(self) -> None:
-        """Give a network with scheduled drop path (AmoebaNet) the share of the run that is done."""
+    def set_network_progress(self, share: float | Tensor) -> None:
+        """Give a network with scheduled drop path the share of the run that is done, which may be on the device.
+
+        AmoebaNet has a buffer for it; a network of the recipe's author may have a method `set_progress` for the host.
+        """
         for network in {self.computation.master, self.computation.network}:
-            set_progress = getattr(network, "set_progress", None)
-            if callable(set_progress):
-                set_progress(self.progress.step / self.progress.steps)
+            buffer, set_progress = getattr(network, "drop_path_progress", None), getattr(network, "set_progress", None)
+            if callable(set_progress) and isinstance(share, float):
+                set_progress(share)
+            elif isinstance(buffer, Tensor):
+                buffer.copy_(share) if isinstance(share, Tensor) else buffer.fill_(share)
 
     def read_results(self) -> tuple[list[float], list[int]]:
         """Return the loss of each step since the last call, and the number of correct images in these steps.

@@ -52,6 +52,7 @@ class ThorSupport(OptimizerSupport):
     """Support of THOR: the steps between two refreshes can be captured; a refresh needs the host."""
 
     optimizer: ThorOptimizer
+    decay_in_loss = False
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
         return find_skip_obstacle(self.name, skips_steps) if self.is_fused else find_fused_obstacle(self.name)
@@ -86,8 +87,6 @@ class ThorOptimizer(SGD):
     """SGD over preconditioned gradients."""
 
     support = ThorSupport  # type: ignore[assignment]
-
-    decay_in_loss = False  # read by optim.compute_l2_loss, so that the reported total loss has no L2 term
 
     def __init__(self, params: Any, settings: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = settings.nesterov and settings.momentum > 0

@@ -170,7 +170,7 @@ class ThreadCounts:
             torch.manual_seed(1)
             try:
                 with use_threads(default if exact else chosen):
-                    loss, _ = step.run_passes(*step.mix_batch(batch), training.scale.value)
+                    loss, _ = step.run_passes(*step.mix_batch(batch, step.draw_mixing_weights()), training.scale.value)
             finally:
                 training.optimizer.zero_grad(set_to_none=True)
             return [("loss", loss.detach().double())]

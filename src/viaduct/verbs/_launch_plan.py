@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from viaduct.cluster.findings import format_count
-from viaduct.cluster.plan import OPTIMIZER_SLOTS, Cluster, Layer, Plan, Workload
+from viaduct.cluster.plan import Cluster, Layer, Plan, Workload
 from viaduct.errors import BadValue
 from viaduct.models import check_classes
 from viaduct.models.catalogue import LayerSizes, find_entry
@@ -24,7 +24,7 @@ def build_workload(name: str, batch: int | None) -> Workload:
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
         compute_bytes=4 if compute in ("fp32", "O0") else 2,
-        optimizer_slots=OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1),
+        optimizer_slots=recipe.optimizer_slots,
         half_copy=compute in ("O2", "O3"),  # a copy of the weights in half precision
         average=recipe.ema is not None,  # averaged weights
         bucket_mb=recipe.parallel.bucket_mb,
