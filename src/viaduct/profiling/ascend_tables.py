@@ -51,11 +51,8 @@ TYPE_KINDS = (
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
 MAX_SPANS = 400_000  # spans of computing; if there are more, touching and overlapping ones are joined to save memory
-ASCEND_DTYPES = {
-    "FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16",
-    "BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8",
-    "INT32": "int32", "DT_INT32": "int32", "INT64": "int64", "DT_INT64": "int64", "BOOL": "bool", "UINT8": "uint8",
-}  # fmt: skip
+# Ascend's names of dtypes that differ from torch's by more than their case; a prefix DT_ is removed before.
+ASCEND_DTYPES = {"float": "float32", "bf16": "bfloat16", "double": "float64"}
 
 
 @dataclass
@@ -142,8 +139,8 @@ class TaskTable:
 
 def name_dtype(dtypes: str) -> str:
     """Return torch's name of the first type in a cell, such as "FLOAT16;FLOAT"."""
-    dtype = re.split(r"[;,]", dtypes)[0].strip().strip('"')
-    return ASCEND_DTYPES.get(dtype.upper(), dtype.lower())
+    dtype = re.split(r"[;,]", dtypes)[0].strip().strip('"').lower().removeprefix("dt_")
+    return ASCEND_DTYPES.get(dtype, dtype)
 
 
 def clean_shapes(shapes: str) -> str:

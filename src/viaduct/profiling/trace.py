@@ -18,7 +18,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from viaduct.atomic_files import replace_file
 from viaduct.errors import BadData
@@ -47,7 +47,7 @@ def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, 
     shown = [*drawn, *recorded]
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
     nameless = dict.fromkeys(event["pid"] for event in recorded if event["pid"] not in named)
-    names = [entry for pid in nameless for entry in name_process(pid, f"Operators, process {pid}", 500)]
+    names = [entry for pid in nameless for entry in name_row("process", pid, 0, f"Operators, process {pid}", 500)]
     earliest = min((event["ts"] for event in shown if "ts" in event), default=0.0)
     if earliest < 0:  # a recorded event began before the profile's zero
         shown = [event | {"ts": event["ts"] - earliest} if "ts" in event else event for event in shown]
@@ -58,18 +58,11 @@ def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, 
     }
 
 
-def name_process(pid: int, name: str, order: int) -> list[RawEvent]:
-    """Return the events that set the name and the position of a process; the lowest `order` is on top."""
+def name_row(kind: Literal["process", "thread"], pid: int, tid: int, name: str, order: int) -> list[RawEvent]:
+    """Return the events that set the name and the position of a process or thread; the lowest `order` is on top."""
     return [
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": {"sort_index": order}},
-    ]
-
-
-def name_thread(pid: int, tid: int, name: str) -> list[RawEvent]:
-    return [
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": f"{kind}_name", "args": {"name": name}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": f"{kind}_sort_index", "args": {"sort_index": order}},
     ]
 
 
@@ -83,7 +76,8 @@ def draw_steps(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
         pid = next(pids)
         name = f"Step Trace, rank {rank}" if len(profile.ranks) > 1 else "Step Trace"
         steps = [step for step in profile.steps if step.rank == rank]
-        events += [*name_process(pid, name, rank), *name_thread(pid, STEP_THREAD, "Iterations")]
+        events += name_row("process", pid, 0, name, rank)
+        events += name_row("thread", pid, STEP_THREAD, "Iterations", STEP_THREAD)
         events += [event for step in steps for event in draw_phases(step, pid)]
         events += draw_collectives(steps, pid)
     return events
@@ -118,8 +112,8 @@ def draw_collectives(steps: Sequence[Step], pid: int) -> list[RawEvent]:
         line_ends[line : line + 1] = [end]  # appends if all lines are busy
         facts = {"operation": collective.name, "bytes": collective.bytes, "exposed us": collective.exposed_us}
         slices.append(draw_slice(pid, REDUCE_THREAD + line, f"Reduce_{step.number}_{number}", start, end, facts))
-    threads = [event for line in range(len(line_ends)) for event in name_thread(pid, REDUCE_THREAD + line, "Reduce")]
-    return [*threads, *slices]
+    tids = range(REDUCE_THREAD, REDUCE_THREAD + len(line_ends))
+    return [*(event for tid in tids for event in name_row("thread", pid, tid, "Reduce", tid)), *slices]
 
 
 # Counters
@@ -130,7 +124,7 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     events: list[RawEvent] = []
     for rank in sorted({point.rank for point in profile.memory}):
         pid = next(pids)
-        events += name_process(pid, f"Memory, rank {rank}", 1000 + rank)
+        events += name_row("process", pid, 0, f"Memory, rank {rank}", 1000 + rank)
         for point in profile.memory:
             if point.rank == rank:
                 events.append(draw_counter(pid, "allocated MiB", point.time_us, point.allocated / 2**20))
@@ -145,7 +139,7 @@ def draw_system(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     pid = next(pids)
     figures = [(sample.time_us, name, value) for sample in profile.samples for name, value in sample.values.items()]
     return [
-        *name_process(pid, "System", 2000),
+        *name_row("process", pid, 0, "System", 2000),
         *(draw_counter(pid, name, time, value) for time, name, value in figures),
     ]
 

@@ -154,17 +154,9 @@ class SwitchedConvolution(torch.autograd.Function):
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
     """Return the forward and backward pass of one variant."""
     channels, group_channels, height, width = parse_shape(signature["w"])
-    groups = int(signature["groups"])
-    module = nn.Conv2d(
-        group_channels * groups,
-        channels,
-        (height, width),
-        stride=parse_pair(signature["stride"]),
-        padding=parse_pair(signature["padding"]),
-        dilation=parse_pair(signature["dilation"]),
-        groups=groups,
-        bias=bool(signature["bias"]),
-    )
+    groups, bias = int(signature["groups"]), bool(signature["bias"])
+    options: Any = {name: tuple(parse_shape(signature[name])) for name in ("stride", "padding", "dilation")}
+    module = nn.Conv2d(group_channels * groups, channels, (height, width), groups=groups, bias=bias, **options)
     return make_module_work(module, make_forward(DEFAULT if exact else point), signature, device, exact)
 
 
@@ -173,8 +165,3 @@ def find_layout(tensor: Tensor) -> str:
     if tensor.is_contiguous():
         return "contiguous"
     return "channels_last" if tensor.is_contiguous(memory_format=torch.channels_last) else "strided"
-
-
-def parse_pair(text: Any) -> tuple[int, int]:
-    first, second = parse_shape(text)
-    return first, second
