@@ -87,7 +87,9 @@ def make_profile(rank: int = 0, steps: Sequence[Step] | None = None) -> Profile:
         samples=[Sample(0.0, {"cpu 0 %": 50.0}), Sample(200.0, {"cpu 0 %": 75.5, "memory MiB": 900.0})],
         ceilings=Ceilings(1e10, {"float32": 1e11}),
         advice=[
-            Advice("loader", "The loader is slow", "more workers", ("8 ms of 10",), 8.0, "the wait", ("train.py:3",))
+            Advice(
+                "The loader is slow", "more workers", ("8 ms of 10",), 8.0, "the wait", ("train.py:3",), name="loader"
+            )
         ],
         tables={"step_trace_time": {"columns": ["Step", "Computing"], "rows": [[1, 2.5]]}},
     )

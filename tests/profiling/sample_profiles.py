@@ -201,7 +201,7 @@ def make_samples() -> list[Sample]:
 def make_advice(name: str, gain_us: float | None) -> Advice:
     """Return an advice with all its parts."""
     return Advice(
-        name,
+        name=name,
         title=f"The {name} costs 61 % of each step",
         action="Start the DataLoader with num_workers=8 and pin_memory=True.",
         evidence=("The host waited 61.0 ms of 100.0 ms for a batch.", "One batch takes 220 ms on one core."),

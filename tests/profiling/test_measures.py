@@ -74,7 +74,7 @@ def test_operators_of_an_accelerator_do_not_cover_its_time():
 
 
 def test_a_remark_for_accelerators_is_followed_by_the_verdict():
-    remark = Advice("synchronisation", "t", "a", (), None, "")
+    remark = Advice("t", "a", (), None, "", name="synchronisation")
     assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark])) == "Nothing else stands out"
     assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark, make_advice("loader", 1.0)])) == ""
     assert make_closing_sentence(make_recorded(40e3)) == ""

@@ -48,7 +48,9 @@ def test_time_that_no_operator_covers_is_no_all_clear():
 
 
 def test_a_remark_for_accelerators_is_no_warning_and_nothing_else_stands_out():
-    remark = Advice("synchronisation", "For accelerators: …", "Read it later.", ("1 call.",), None, "none on this CPU")
+    remark = Advice(
+        "For accelerators: …", "Read it later.", ("1 call.",), None, "none on this CPU", name="synchronisation"
+    )
     page = build_page(replace(small_profile(), advice=[remark]))
     assert [(part.tone, part.headline) for part in page.lead] == [
         ("muted", "For accelerators: …"),

@@ -135,7 +135,7 @@ def test_time_that_no_operator_covers_is_reported_in_place_of_an_all_clear():
 
 
 def test_a_remark_for_accelerators_is_followed_by_the_verdict():
-    remark = Advice("synchronisation", "For accelerators: 1", "Read it later.", (), None, "none on this CPU")
+    remark = Advice("For accelerators: 1", "Read it later.", (), None, "none on this CPU", name="synchronisation")
     text = format_summary(replace(small_profile(), advice=[remark]))
     assert "Expected gain: none on this CPU\n\nNothing else stands out." in text
 

@@ -21,7 +21,7 @@ ORDER = RecipeJob(TASTER, Path("prof"), Plan(1, 3, 2))
 
 def make_advice(**changes: str) -> Advice:
     fields = {name.replace("__", "."): value for name, value in changes.items()}
-    return Advice("loader", "61 %", "more workers", ("20 ms",), 5000.0, "measured", changes=fields)
+    return Advice("61 %", "more workers", ("20 ms",), 5000.0, "measured", changes=fields, name="loader")
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[RecipeJob]:

@@ -175,7 +175,6 @@ class Ceilings:
 class Advice:
     """A recommended change, with its evidence."""
 
-    name: str  # of the rule in profiling/advice
     title: str  # "The loader is too slow: 61 % of each step waits for data"
     action: str  # what to change
     evidence: tuple[str, ...]  # sentences with the figures that support the advice
@@ -183,6 +182,7 @@ class Advice:
     gain_basis: str  # basis of the gain, or reason for None: "the measured pauses, which would vanish"
     locations: tuple[str, ...] = ()  # "train.py:41"
     changes: dict[str, str] = field(default_factory=dict)  # recipe field -> value that `--apply` tries
+    name: str = ""  # of the rule in profiling/advice, which is the name of its module; `advise` sets it
 
 
 @dataclass(frozen=True)

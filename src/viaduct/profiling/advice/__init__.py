@@ -1,14 +1,15 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
-A rule is a module with two names: `find(figures)` returns an `Advice` or None, and `CERTAINTY`, from 0 to 1, orders
-advice with the same gain. `figures` has what several rules compute from the profile (profiling/figures.py). A rule that
-measures something on this machine does so through `figures.microbenchmarks`.
+A rule is a module with two names: `find(figures)` returns an `Advice`, to which `advise` adds the rule's name, or None.
+`CERTAINTY`, from 0 to 1, orders advice with the same gain. `figures` has what several rules compute from the profile
+(profiling/figures.py). A rule that measures something on this machine does so through `figures.microbenchmarks`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
 from types import ModuleType
 
 from viaduct.profiling.figures import Figures, Microbenchmarks
@@ -25,11 +26,11 @@ def advise(profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> 
     if len(profile.regular_steps) < MIN_STEPS:
         return []
     figures = Figures(profile, microbenchmarks if profile.facts.kind in ("script", "recipe") else None)
-    rules = sorted(load_rules(), key=lambda rule: -rule.CERTAINTY)
-    found = [advice for rule in rules if (advice := rule.find(figures)) is not None]
+    rules = sorted(load_rules().items(), key=lambda item: -item[1].CERTAINTY)
+    found = [replace(advice, name=name) for name, rule in rules if (advice := rule.find(figures)) is not None]
     return sorted(found, key=lambda advice: -(advice.gain_us or 0.0))
 
 
-def load_rules() -> list[ModuleType]:
+def load_rules() -> dict[str, ModuleType]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return {name: importlib.import_module(f"{__name__}.{name}") for name in names}

@@ -34,7 +34,6 @@ def find(figures: Figures) -> Advice | None:
     late_share = sum(are_late) / len(are_late)
     gain = estimate_gain(figures, steps)
     return Advice(
-        name="communication",
         title=(
             f"{share:.0%} of each step waits for collectives"
             if gain is None

@@ -42,7 +42,6 @@ def find(figures: Figures) -> Advice | None:
         return None
     owners = sum_by_owner(island, lambda row: row.device_or_self_us)
     return Advice(
-        name="fp32_island",
         title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share_of_step(time):.0%} of a step",
         action=(
             f"Let this layer compute in {dtype}: take it out of the region where autocast is off, or convert its "

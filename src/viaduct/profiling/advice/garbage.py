@@ -18,7 +18,6 @@ def find(figures: Figures) -> Advice | None:
     if not figures.is_worthwhile(pause_us):
         return None
     return Advice(
-        name="garbage",
         title=f"Garbage collection takes {figures.share_of_step(pause_us):.0%} of the steps",
         action="Call gc.freeze() after the set-up, or gc.disable() and gc.collect() once an epoch.",
         evidence=(

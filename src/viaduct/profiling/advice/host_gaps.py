@@ -33,7 +33,6 @@ def find(figures: Figures) -> Advice | None:
     # A sink is a number of steps that the device takes by itself, as one replay of a captured graph.
     in_sink = figures.facts.mode.startswith("sink")
     return Advice(
-        name="host_gaps",
         title=f"The device idles in {figures.share_of_step(idle):.0%} of each step, between kernels",
         action=suggest_capture(figures.facts.kind == "recipe", in_sink),
         evidence=(

@@ -22,7 +22,6 @@ def find(figures: Figures) -> Advice | None:
         return None
     on_rank = figures.name_rank(rank)
     return Advice(
-        name="host_time",
         title=f"{share:.0%} of each step{on_rank} is host time between steps, not waiting for the loader",
         action=(
             "Look at what runs between optimizer.step() and the next forward pass. Log and write less often, or in "

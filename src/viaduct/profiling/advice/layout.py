@@ -61,7 +61,6 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     if not figures.is_worthwhile(gain):
         return None
     return Advice(
-        name="layout",
         title=f"Convolutions are contiguous; channels_last would save {figures.share_of_step(gain):.0%} of a step",
         action=(
             "model = model.to(memory_format=torch.channels_last), and the images of each batch likewise: "
@@ -101,7 +100,6 @@ def find_conversions(figures: Figures) -> Advice | None:
     names = show_names(owners) or show_names(row.name for row in kernels)
     calls = sum(row.calls for row in copies) + sum(row.calls for row in kernels)
     return Advice(
-        name="layout",
         title=f"Layout conversions take {figures.share_of_step(time):.0%} of a step",
         action="Keep one layout from the first convolution to the last: remove permute().contiguous(), or convert "
         "the network and its input to channels_last once.",

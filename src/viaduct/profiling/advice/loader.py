@@ -97,7 +97,6 @@ def find_loader_wait(figures: Figures) -> Advice | None:
         (row for row in figures.operators if row.phase == "data" and row.location), key=lambda row: -row.self_us
     )
     return Advice(
-        name="loader",
         title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step{on_rank} waits for data",
         action=suggest_workers(loading) if needs_workers else suggest_cheaper_batches(loading),
         evidence=describe_loading(loading, needs_workers, on_rank),
@@ -130,7 +129,6 @@ def find_batches_without_loader(figures: Figures) -> Advice | None:
         return None
     on_rank = figures.name_rank(rank)
     return Advice(
-        name="loader",
         title=f"{time / step:.0%} of each step{on_rank} passes before the forward pass, outside operators",
         action=(
             f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; "

@@ -34,7 +34,6 @@ def find(figures: Figures) -> Advice | None:
     if not figures.is_worthwhile(gain):
         return None
     return Advice(
-        name="optimizer",
         title=f"The update takes {figures.share_of_step(time):.0%} of a step; a fused {class_name} needs less",
         action=f"Pass fused=True to the optimizer ({class_name}).",
         evidence=(

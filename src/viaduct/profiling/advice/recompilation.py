@@ -23,7 +23,6 @@ def find(figures: Figures) -> Advice | None:
     graphs = sum(step.recompiled for step in steps)
     reasons = [note for note in figures.facts.notes if RECOMPILATION_NOTE in note]  # it may begin with a rank's name
     return Advice(
-        name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",
         action=(
             "Keep shapes fixed (drop_last=True, pad to a few sizes), or compile once for all of them: "

@@ -62,7 +62,6 @@ def find(figures: Figures) -> Advice | None:
     share = min(share, fixed / step)
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
     return Advice(
-        name="small_batch",
         title=f"The batch is too small: about {share:.0%} of a step is fixed cost",
         action=(
             f"Take more samples per step: {FACTORS[0]} times as many give about {speedups[0]:.2g} times the samples "

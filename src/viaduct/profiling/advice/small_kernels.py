@@ -32,7 +32,6 @@ def find(figures: Figures) -> Advice | None:
     launches = sum(row.calls for row in figures.kernels)
     rows = sorted(short, key=lambda row: -row.calls)
     return Advice(
-        name="small_kernels",
         title=f"{calls:.0f} kernels of each step are shorter than {SHORT_US:.0f} µs",
         action=(
             "Fuse them: torch.compile, a fused or foreach optimizer, and operators that combine several others "

@@ -48,7 +48,6 @@ def find(figures: Figures) -> Advice | None:
     scale = min(1.0, figures.iteration_us / step) if step else 0.0  # if these are recorded steps, timed ones are faster
     gain = estimate_gain(steps, own_times, slow, fast) * scale
     return Advice(
-        name="stragglers",
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
         action=(
             f"Give every rank the same work: compare rank {slow}'s batch and sequence sizes, its data and the load and "
@@ -90,7 +89,6 @@ def find_late_data(figures: Figures) -> Advice | None:
     if gap <= UNEVEN * step or least < max(UNEVEN * step, STEADY * gap):
         return None
     return Advice(
-        name="stragglers",
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
         action=f"Look at what rank {slow} does before its forward pass: its data take longer than rank {fast}'s.",
         evidence=(

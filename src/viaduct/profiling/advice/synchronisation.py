@@ -38,7 +38,6 @@ def find(figures: Figures) -> Advice | None:
     names = show_names(line.location for line in lines) or "lines that were not recorded"
     number = f"{calls:.0f} time{'s' * (round(calls) != 1)}"
     return Advice(
-        name="synchronisation",
         title=(
             f"The host waits for the device {number} in each step, at {names}"
             if figures.on_accelerator

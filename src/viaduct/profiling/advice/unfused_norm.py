@@ -31,7 +31,6 @@ def find(figures: Figures) -> Advice | None:
         return None
     is_recipe = figures.facts.kind == "recipe"
     return Advice(
-        name="unfused_norm",
         title=f"Activations run in kernels of their own: {figures.share_of_step(time):.0%} of a step",
         action=(
             "Let viaduct's fused kernels do both: kernels=auto."
