@@ -25,7 +25,7 @@ DEFAULT_JOB_ID = "10087"  # the JOB_ID in the vendor's start scripts
 
 
 def make_environment(plan: Plan) -> dict[str, str]:
-    """Return the variables of every process of the rehearsal."""
+    """Return the variables that every process of the rehearsal gets; ranks get further ones (`make_rank_variables`)."""
     inherited = {
         name: value
         for name, value in os.environ.items()

@@ -168,7 +168,10 @@ def list_tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the leaf tensors that get gradients in a backward pass of these losses, in the order of a graph walk."""
+    """Return the leaf tensors that get gradients in a backward pass of these losses, in the order of a graph walk.
+
+    The walk visits at most about MAX_NODES nodes, so leaves of a larger graph may be missing.
+    """
     waiting = [loss.grad_fn for loss in losses if getattr(loss, "grad_fn", None) is not None]
     visited = set(waiting)
     leaves: list[torch.Tensor] = []

@@ -7,7 +7,7 @@
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended or was stopped; buffers too
     RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs computed without gradients, one line for each
-                                             of MAX_EVALUATIONS calls; empty unless `plan.inspect`
+                                             of the first MAX_EVALUATIONS calls; empty unless `plan.inspect`
 
 A loss is a tensor on which `backward` is called, before a GradScaler's factor, or the value that torch.autograd.grad or
 torch.func.grad differentiates. Parameters have the names of the outermost module that is called, without the `module.`

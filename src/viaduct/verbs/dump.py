@@ -131,7 +131,7 @@ def make_empty_graph_error(dump: GoldenDump, script: Script) -> BadValue:
     from viaduct.comparison.naming import explain_no_match
 
     if dump.written:
-        names = explain_no_match(dump.only, dump.operators)
+        names = explain_no_match(dump.name_patterns, dump.operators)
         return BadValue(f"--only: {names}", "Write names with * and ?: 'layer3/*,fc/MatMul'. Nothing was dumped.")
     return BadValue(
         f"nothing of {script.name} was dumped: it took {dump.steps_taken} training steps.",

@@ -88,6 +88,6 @@ def test_names_that_meet_or_are_too_long_stay_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["layer/*", "layer/product"])
 def test_only_looks_at_the_operators_own_names(pattern: str, tmp_path: Path) -> None:
-    golden = GoldenDump(tmp_path, lambda step: True, 0, only=(pattern,))
+    golden = GoldenDump(tmp_path, lambda step: True, 0, name_patterns=(pattern,))
     assert golden.is_selected("layer/product")
     assert not golden.is_selected("gradients/layer/product_grad")

@@ -61,7 +61,7 @@ def test_a_meter_remembers_the_peak_and_the_totals() -> None:
         meter.allocate(size)
     meter.release(100)
     meter.allocate(10)
-    assert (meter.alive, meter.peak) == (60, 150)
+    assert (meter.current_bytes, meter.peak_bytes) == (60, 150)
     assert (meter.allocations, meter.bytes_allocated, meter.releases, meter.bytes_released) == (3, 160, 1, 100)
 
 

@@ -1,4 +1,6 @@
-"""Bounds on evaluation loops: the number of batches is limited to the number of allowed training steps (the limit).
+"""Bounds on evaluation loops: they take at most as many batches as training steps are allowed.
+
+That number is `ScriptWatch.max_steps`, here called the limit.
 
 - Keras: evaluate, and the validation of fit, take at most `limit` batches; so does predict for a dataset, a Sequence
   or a number of steps. Arrays are predicted completely: a script expects one row of output for each row.

@@ -39,13 +39,13 @@ def dump_script(golden: GoldenDump, script: Script) -> ScriptResult:
 
 @dataclass
 class GoldenDump:
-    """Reference dump: its settings and its progress."""
+    """A reference dump: its settings and its progress."""
 
     folder: Path
     is_dumped: Callable[[int], bool]  # returns True for a step to dump
     last: int  # the last step to dump; the script is stopped at the step after it
-    run_on: bool = False  # do not stop the script after `last`
-    only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
+    continues_after_last: bool = False  # the script is not stopped after `last`
+    name_patterns: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
     steps_taken: int = 0  # training steps so far
     written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
     operators: set[str] = field(default_factory=set)  # names of all operators in the dumped steps, dumped or not
@@ -65,7 +65,7 @@ class GoldenDump:
 
     def is_selected(self, op: str) -> bool:
         """Return True if an operator is to be dumped."""
-        return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
+        return not self.name_patterns or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.name_patterns)
 
 
 def make_file_name(op: str, index: int, time_us: int, full_names: dict[str, str]) -> str:
@@ -84,7 +84,7 @@ def make_observer(golden: GoldenDump) -> Any:
 
     class Dumping(sessions.Observer):
         def before_run(self, run: sessions.GraphRun) -> None:
-            if run.is_training and golden.steps_taken > golden.last and not golden.run_on:
+            if run.is_training and golden.steps_taken > golden.last and not golden.continues_after_last:
                 raise StopScript
 
         def select_tensors(self, run: sessions.GraphRun) -> list[Any]:

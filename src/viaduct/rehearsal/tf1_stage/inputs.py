@@ -101,7 +101,7 @@ class TrainingGraphChecks(sessions.Observer):
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of an array, number or nested lists; None for anything else."""
+    """Return the shape of a fed value; None if it is part of a composite tensor, or nested lists without a shape."""
     if value is None:
         return None
     try:

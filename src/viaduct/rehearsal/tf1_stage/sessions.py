@@ -33,7 +33,7 @@ class SessionRecord:
     steps: int = 0  # runs that trained
     is_closed: bool = False
     is_closed_by_keras: bool = False  # given to Keras, which will close it
-    has_device_graph: bool = False  # a run has computed more than the start or end of communication between ranks
+    has_device_graph: bool = False  # a run has done more than to start or end the communication between ranks
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""State that the stand-in packages share: the platform, this process's rank, whether the ranks can communicate.
+"""State that the stand-in packages share: the card to stand in for, this process's rank, whether ranks can communicate.
 
 Importing this module needs no TensorFlow.
 """

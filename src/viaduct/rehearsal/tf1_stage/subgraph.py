@@ -32,12 +32,12 @@ class Subgraph:
     fed_names: frozenset[str]  # names of the fed tensors
 
 
-# By graph, then by (fetched operators, fed tensors): the graph's version at that time, and the subgraph.
+# By graph, then by names of fetched operators and fed tensors: the subgraph, and the graph's version when it was found.
 _cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Subgraph]]] = weakref.WeakKeyDictionary()
 
 
 def find_subgraph(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Subgraph:
-    """Return the cached subgraph of a run; it is found again when the graph has grown, which may add control inputs."""
+    """Return the subgraph of a run, from a cache until the graph grows: control inputs may have been added."""
     cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
     version, subgraph = cache.get(key, (None, None))

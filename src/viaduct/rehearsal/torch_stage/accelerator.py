@@ -19,7 +19,7 @@ def register() -> None:
     """Register the device with PyTorch's C++ code; needs torch._C._acc of torch 2.13."""
     acc: Any = torch._C._acc
     methods = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
-    kind = torch._C._autograd.DeviceType.PrivateUse1
+    kind = torch._C._autograd.DeviceType.PrivateUse1  # PyTorch's type for the device of a plug-in
     acc.register_python_privateuseone_hook(type("Hooks", (acc.PrivateUse1Hooks,), methods)())
     acc.register_python_privateuseone_device_guard(type("Guard", (acc.DeviceGuard,), {"type_": lambda self: kind})())
 

@@ -1,4 +1,4 @@
-"""State of the process's cards: their name and count, the current card, and allocated bytes.
+"""The stand-in cards of this process: their device and count, the current card, and allocated bytes.
 
 A tensor of the stand-in is an ordinary tensor with the CPU's memory and another device. The device is set through
 DLPack, PyTorch's interface for memory of other libraries: a capsule holds the address of the bytes and their device,
@@ -33,21 +33,21 @@ get_card_index: Any = torch._C.TensorBase.get_device
 class MemoryMeter:
     """Memory of one card: bytes allocated now, their peak since the last reset, and totals of all (de)allocations."""
 
-    alive: int = 0
-    peak: int = 0
+    current_bytes: int = 0
+    peak_bytes: int = 0
     allocations: int = 0
     releases: int = 0
     bytes_allocated: int = 0
     bytes_released: int = 0
 
     def allocate(self, size: int) -> None:
-        self.alive += size
-        self.peak = max(self.peak, self.alive)
+        self.current_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
         self.allocations += 1
         self.bytes_allocated += size
 
     def release(self, size: int) -> None:
-        self.alive -= size
+        self.current_bytes -= size
         self.releases += 1
         self.bytes_released += size
 

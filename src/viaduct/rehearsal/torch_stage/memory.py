@@ -21,11 +21,11 @@ def _find_meter(device: Any) -> MemoryMeter:
 
 def memory_allocated(device: Any = None) -> int:
     """Return the bytes of the tensors that are alive on the card."""
-    return _find_meter(device).alive
+    return _find_meter(device).current_bytes
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    return _find_meter(device).peak
+    return _find_meter(device).peak_bytes
 
 
 memory_reserved = memory_cached = memory_allocated
@@ -35,7 +35,7 @@ max_memory_reserved = max_memory_cached = max_memory_allocated
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Set the peak to the bytes that are allocated now."""
     meter = _find_meter(device)
-    meter.peak = meter.alive
+    meter.peak_bytes = meter.current_bytes
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
@@ -53,7 +53,9 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     keys, current = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
     # The peak of the number of allocations is not measured; the current number stands for it.
     count = dict(zip(keys, (current, current, meter.allocations, meter.releases), strict=True))
-    size = dict(zip(keys, (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released), strict=True))
+    size = dict(
+        zip(keys, (meter.current_bytes, meter.peak_bytes, meter.bytes_allocated, meter.bytes_released), strict=True)
+    )
     zeros = dict.fromkeys(size, 0)
     stats: dict[str, Any] = {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1}
     for kind, row in {"allocation": count, "segment": count, "active": count, "inactive_split": zeros}.items():
@@ -80,7 +82,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """Return a table of the counters; `abbreviated` changes nothing."""
     meter = _find_meter(device)
-    columns = (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released)
+    columns = (meter.current_bytes, meter.peak_bytes, meter.bytes_allocated, meter.bytes_released)
     cells = " | ".join(f"{value / _MIB:>8.1f} MiB" for value in columns)
     head = f"| {'Metric':<18} | {'Cur Usage':>12} | {'Peak Usage':>12} | {'Tot Alloc':>12} | {'Tot Freed':>12} |"
     rule = "-" * len(head)
@@ -94,15 +96,15 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def memory_snapshot(mempool_id: Any = None) -> list[dict[str, Any]]:
     """Return one segment for each card that holds memory, without blocks."""
     return [
-        {"device": index, "total_size": meter.alive, "allocated_size": meter.alive, "blocks": []}
+        {"device": index, "total_size": meter.current_bytes, "allocated_size": meter.current_bytes, "blocks": []}
         for index, meter in enumerate(cards.memory_meters)
-        if meter.alive
+        if meter.current_bytes
     ]
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Return the free and total bytes; the total is that of the real card."""
-    return cards.memory_bytes - _find_meter(device).alive, cards.memory_bytes
+    return cards.memory_bytes - _find_meter(device).current_bytes, cards.memory_bytes
 
 
 def empty_cache() -> None:

@@ -2,7 +2,8 @@
 
 PyTorch has separate dispatch keys for sparse tensors. Operators that only read or join the parts (indices and values)
 run the CPU's kernels on the card's tensors, since these kernels do not check the device. All other operators use the
-fallback of `kernels.py`, on sparse CPU tensors over the same memory. Nested and quantized tensors are refused.
+fallback of `kernels.py`, on sparse CPU tensors over the same memory. Quantized tensors are refused, and nested tensors
+other than jagged ones, which PyTorch composes of ordinary tensors.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class TPUEstimator(tf.estimator.tpu.TPUEstimator):  # type: ignore[misc]
         *arguments: Any,
         **keywords: Any,
     ) -> None:
-        use_tpu = False
-        super().__init__(model_fn, model_dir, config, params, use_tpu, *arguments, **keywords)
+        super().__init__(model_fn, model_dir, config, params, False, *arguments, **keywords)
 
 
 class CrossShardOptimizer(tf.tpu.CrossShardOptimizer):  # type: ignore[misc]
