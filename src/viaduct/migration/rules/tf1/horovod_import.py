@@ -23,23 +23,24 @@ from pathlib import PurePosixPath
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import NPU_BRIDGE
-from viaduct.migration.lookups import last_name, plain_name
+from viaduct.migration.lookups import imported_names, last_name, plain_name
 from viaduct.migration.module_flow import is_only_tested
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
-from viaduct.migration.rules.torch._imports import drop_alias
+from viaduct.migration.rules.torch._imports import drop_alias, replace_statement
 
 rule = Rule(__name__, requirement="communication", rows=("2.8",), after=("horovod_compression",))
 
-ImportStatement = ast.Import | ast.ImportFrom
 FLAG_COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("horovod",))
 def remove_imports(site: Site) -> None:
     """Remove the imports of Horovod from a statement; assign True to a name that is tested or passed on."""
-    aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
-    if not aliases or report_if_used(site, aliases):
+    imported = zip(site.node.names, imported_names(site.node), strict=False)  # no names for a relative import
+    names_by_alias = {alias: name for alias, name in imported if alias.name != "*" and horovod.is_horovod(name)}
+    aliases = list(names_by_alias)
+    if not aliases or report_if_used(site, aliases, set(names_by_alias.values()) <= set(horovod.MODULES)):
         return
     names = [local_name(alias) for alias in aliases]
     tested = [name for name in names if site.source.reads.get(name) or any(importing_files(site, name))]
@@ -57,8 +58,11 @@ def remove_imports(site: Site) -> None:
         )
 
 
-def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
-    """Return True if Horovod is still used, and report it."""
+def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> bool:
+    """Return True if Horovod is still used, and report it.
+
+    `are_modules`: the statement imports Horovod's modules, not parts of them.
+    """
     if horovod.keeps_horovod(site):
         escapes = ", ".join(horovod.find_unfollowed_uses(site)[:5])
         site.report_unresolved(
@@ -71,9 +75,7 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
     names = [local_name(alias) for alias in aliases]
     used = [node for name in names for node in site.source.reads.get(name, []) if not is_only_tested(site.source, node)]
     files = sorted({path for name in names for path in importing_files(site, name)})
-    if not horovod.files_that_keep_horovod(site) and all(
-        imported_name(site.node, alias) in horovod.MODULES for alias in aliases
-    ):
+    if are_modules and not horovod.files_that_keep_horovod(site):
         # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.file.original_line(node)) for node in used[:5])
@@ -83,17 +85,6 @@ def report_if_used(site: Site, aliases: list[ast.alias]) -> bool:
             f"Horovod is still used ({location}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入"
         )
     return bool(used or files)
-
-
-def is_horovod_import(statement: ImportStatement, alias: ast.alias) -> bool:
-    """Return True if an entry of an import statement imports Horovod for TensorFlow or Keras, or a part of it."""
-    level = statement.level if isinstance(statement, ast.ImportFrom) else 0
-    return not level and alias.name != "*" and horovod.is_horovod(imported_name(statement, alias))
-
-
-def imported_name(statement: ImportStatement, alias: ast.alias) -> str:
-    """Return the qualified name that an entry of an import statement imports."""
-    return f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
 
 
 def local_name(alias: ast.alias) -> str:
@@ -117,15 +108,6 @@ def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
         comment = FLAG_COMMENT if ends_its_line(site, site.node) else ""
         replace_statement(site, site.node, [flag + comment] if flag else [])
     return site.node  # type: ignore[no-any-return]
-
-
-def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Replace a statement by lines; remove it if there are none."""
-    if lines:
-        separator = site.source.newline + site.source.indent_of(statement)
-        site.edit.replace(*site.source.span(statement), separator.join(lines))
-    else:
-        site.edit.remove_statement(statement)
 
 
 def ends_its_line(site: Site, statement: ast.stmt) -> bool:

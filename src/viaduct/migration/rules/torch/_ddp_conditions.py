@@ -108,7 +108,7 @@ def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     Other loaders stay: they read all samples on every rank.
     """
     traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, DATA_LOADERS)]
-    training = [(call, trace) for call, trace in traces if trace.is_for_training()]
+    training = [(call, trace) for call, trace in traces if trace.leads_to_training(site.source.tree.body)]
     if not training:
         raise Refused(
             "no loop that computes gradients uses a DataLoader of this file: the training data cannot be "

@@ -48,7 +48,7 @@ class RankDecisions:
         if isinstance(node, ast.Name):
             function = self.source.function_around(node)
             return (function if self.trace.is_bound_in(function, node.id) else None, node.id)
-        return (self.trace.class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
+        return (self.source.class_around(node), ast.unparse(node)) if is_self_attribute(node) else None
 
     def add_differing(self, target: ast.AST) -> None:
         """Record that a target holds a value that differs."""

@@ -12,7 +12,6 @@ from viaduct.migration.lookups import (
     calls_to,
     keyword_value,
     last_name,
-    literal_text,
     plain_name,
     positional_parameters,
 )
@@ -20,6 +19,7 @@ from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
+from viaduct.migration.rules.torch._options import option_names
 
 TORCH_LIBRARIES = {
     "torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning",
@@ -180,10 +180,8 @@ def is_sometimes_device_number(site: Site, node: ast.AST) -> bool:
 
 def find_option(site: Site, name: str) -> ast.Call | None:
     """Return the add_argument of this file that declares an option."""
-    for call in site.file.index.methods.get("add_argument", []):
-        if name in [literal_text(argument).lstrip("-").replace("-", "_") for argument in call.args]:
-            return call
-    return None
+    calls = site.file.index.methods.get("add_argument", [])
+    return next((call for call in calls if name in option_names(site, call)), None)
 
 
 def has_device_number_name(node: ast.AST) -> bool:

@@ -66,7 +66,10 @@ def change_module(site: Site, statement: ast.ImportFrom, moved: list[tuple[ast.a
 
 
 def replace_statement(site: Site, statement: ast.stmt, lines: list[str]) -> None:
-    """Replace a statement by several, on separate lines if it begins its line."""
+    """Replace a statement by several, on separate lines if it begins its line; remove it if there are no lines."""
+    if not lines:
+        site.edit.remove_statement(statement)
+        return
     start = site.source.span(statement)[0]
     indent = site.source.text[site.source.line_start(start) : start]
     separator = f"{site.source.newline}{indent}" if not indent.strip() else "; "

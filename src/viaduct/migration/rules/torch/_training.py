@@ -59,16 +59,13 @@ class LoaderTrace:
         if isinstance(target, ast.Name):
             self.aliases.add((self.source.function_around(target), target.id))
         elif is_self_attribute(target):
-            self.aliases.add((self.class_of(target), ast.unparse(target)))
+            self.aliases.add((self.source.class_around(target), ast.unparse(target)))
 
     def add_returning(self, statement: ast.Return, index: int | None) -> None:
         """Record that a function returns the loader, or a tuple with the loader at an index."""
         function = self.source.function_around(statement)
         if function is not None:
             self.returning.add((function, index))
-
-    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return self.site.source.class_around(node)
 
     def is_loader(self, node: ast.AST) -> bool:
         """Return True if an expression is the loader."""
@@ -77,7 +74,7 @@ class LoaderTrace:
             if (function, node.id) in self.aliases:
                 return True
             return (None, node.id) in self.aliases and not self.is_bound_in(function, node.id)
-        return is_self_attribute(node) and (self.class_of(node), ast.unparse(node)) in self.aliases
+        return is_self_attribute(node) and (self.source.class_around(node), ast.unparse(node)) in self.aliases
 
     def is_bound_in(self, function: FunctionNode | None, name: str) -> bool:
         """Return True if a function binds this name."""
@@ -137,7 +134,7 @@ class LoaderTrace:
 
     def name_at(self, loop: ast.For) -> str:
         """Return a name of the loader that is valid at the loop; "" if there is none."""
-        function, own_class = self.source.function_around(loop), self.class_of(loop)
+        function, own_class = self.source.function_around(loop), self.source.class_around(loop)
         for owner, name in sorted(self.aliases, key=lambda alias: alias[1]):
             if name.startswith("self."):
                 is_valid = owner is own_class
@@ -166,10 +163,6 @@ class LoaderTrace:
             if function is not None and function not in entered:
                 entered.add(function)
                 yield from self.walk_reached(function.body, entered)
-
-    def is_for_training(self) -> bool:
-        """Return True if the script's top level leads to a training loop over the loader."""
-        return self.leads_to_training(self.source.tree.body)
 
 
 def is_counting_loop(node: ast.AST) -> bool:

@@ -29,7 +29,6 @@ tuple, which `startswith` accepts too. `accelerator.card(0)` is "cuda:0", "npu:0
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.device_texts import device_literal, device_number_text, is_cuda_device
@@ -286,15 +285,12 @@ def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
         return False
     while isinstance(outer := site.source.parents.get(chain), ast.If | ast.IfExp) and else_branch(outer) is chain:
         chain = outer
-    tests = (test for branch in else_branches(chain) for test in ast.walk(branch.test))
-    return any(is_literal_in(inner, *OTHER_CARDS) for inner in tests)
-
-
-def else_branches(branch: ast.AST | None) -> Iterator[ast.If | ast.IfExp]:
-    """Yield a condition and the conditions in its `elif` or `else` branches."""
+    branch: ast.AST | None = chain
     while isinstance(branch, ast.If | ast.IfExp):
-        yield branch
+        if any(is_literal_in(inner, *OTHER_CARDS) for inner in ast.walk(branch.test)):
+            return True
         branch = else_branch(branch)
+    return False
 
 
 def else_branch(branch: ast.If | ast.IfExp) -> ast.AST | None:
