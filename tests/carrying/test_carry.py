@@ -30,7 +30,7 @@ def test_a_perturbed_run_does_not_measure_a_golden_run_that_it_did_not_repeat(
     monkeypatch.setattr(
         carrying, "execute", lambda name, *_: replace(original, name=name, observations=intended), raising=True
     )
-    monkeypatch.setattr(carrying.reference, "write_reference", lambda *_: tmp_path / "train.py")
+    monkeypatch.setattr(carrying, "write_reference", lambda *_: tmp_path / "train.py")
     agreement = carrying.judge_with_intended_changes(result, {"rule": "drops a batch"}, False, print)
     assert agreement is not None
     assert agreement.verdict == "same"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from viaduct.carrying import coverage, reference, shared_paths
+from viaduct.carrying import coverage
 from viaduct.carrying.agreement import Agreement, judge, needs_perturbed_run, pair_observations
 from viaduct.carrying.causes import (
     ChangedSetting,
@@ -37,7 +37,16 @@ from viaduct.carrying.running import (
     make_original_plan,
     move_step_at,
 )
-from viaduct.carrying.sides import Sides, migrate, write_migrated_copy
+from viaduct.carrying.sides import (
+    JOINED_RANKS,
+    Sides,
+    find_change_times,
+    find_changed_since,
+    find_changing_rules,
+    migrate,
+    write_migrated_copy,
+    write_reference,
+)
 from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
 from viaduct.carrying.written_files import WrittenFile, compare_written
@@ -60,7 +69,7 @@ class CarryResult:
     """Result of a carry.
 
     The migrated run is compared with the golden run: the original, or the original with the intended changes
-    (reference.py). `perturbed` repeats the golden run with weights moved by one unit in the last place, if that was
+    (sides.py). `perturbed` repeats the golden run with weights moved by one unit in the last place, if that was
     needed to measure rounding.
     """
 
@@ -138,12 +147,12 @@ def run_both_sides(
     plan = make_original_plan(request, sides, framework, report)
     options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
     report(f"the original is run: {sides.entry}, {options}.")
-    before = shared_paths.find_change_times(request.arguments)
+    before = find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
         original = execute("original", plan, sides, report)
         result = CarryResult(request, sides, framework, original, golden_run=original, earlier_carries=earlier)
         result.device_tests = list_device_tests(sides.original_script, sides.original_root.resolve())
-        result.shared_paths = shared_paths.find_changed_since(before)
+        result.shared_paths = find_changed_since(before)
         if not original.is_finished:
             second.stop()
             return result
@@ -191,7 +200,7 @@ def compare_sides(result: CarryResult, report: Report) -> None:
     if agreement.verdict != "differ":
         compare_results(result)  # for `has_differing_results`; repeated below, since the golden run may change
     if agreement.verdict == "differ" or has_differing_results(result):
-        intended, join_ranks = reference.find_changing_rules(result.sides), can_join_original_ranks(result)
+        intended, join_ranks = find_changing_rules(result.sides), can_join_original_ranks(result)
         if intended or join_ranks:
             agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement
     result.agreement = agreement
@@ -316,12 +325,12 @@ def judge_with_intended_changes(
     """
     names = [*rules, *(["ranks that train together"] if join_ranks else [])]
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
-    script = reference.write_reference(result.request, result.sides, tuple(rules)) if rules else None
+    script = write_reference(result.request, result.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", result.original.plan, result.request, result.sides, script)
     plan = replace(plan, join_ranks=join_ranks)
     golden = execute("reference", plan, result.sides, report)
     if not golden.is_finished:
         return None
     result.golden_run, result.perturbed = golden, None  # a perturbed run so far repeated the original
-    result.intended_changes = [*rules.values(), *([reference.JOINED_RANKS] if join_ranks else [])]
+    result.intended_changes = [*rules.values(), *([JOINED_RANKS] if join_ranks else [])]
     return judge_agreement(result, report)

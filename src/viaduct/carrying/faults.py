@@ -74,34 +74,30 @@ class Fault:
 
 def find_fault(run: Run) -> Fault:
     """Return the fault by the first explanation that fits the run's summary and output; else it is the script's."""
-    return next(fault for explain in EXPLANATIONS if (fault := explain(run)) is not None)
+    is_migrated = run.side == "migrated"
+    names = ("the migrated script", "迁移后的脚本") if is_migrated else ("the original", "原脚本")
+    return next(fault for explain in EXPLANATIONS if (fault := explain(run, *names)) is not None)
 
 
-def name_side(run: Run) -> tuple[str, str]:
-    """Return the name of a run's side in English and in Chinese."""
-    return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
+# ---- explanations: each returns the fault, or None if it does not fit; `who` names the side, `who_zh` in Chinese
 
 
-# ---- explanations: each returns the fault, or None if it does not fit
-
-
-def explain_limit_of_card(run: Run) -> Fault | None:
+def explain_limit_of_card(run: Run, who: str, who_zh: str) -> Fault | None:
     if not any(hit["mode"] == "error" for hit in run.summary.met_limits):
         return None
-    who, who_zh = name_side(run)
     return Fault("limit", f"{who} goes beyond a documented limit of the card", f"{who_zh}超出了加速卡的文档限制")
 
 
-def explain_unwatched_run(run: Run) -> Fault | None:
+def explain_unwatched_run(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a run that was ended because its time and memory could no longer be watched."""
-    return blame_stand_in(run) if run.summary.stopped_by_limit == "watch" else None
+    return blame_stand_in(run, who, who_zh) if run.summary.stopped_by_limit == "watch" else None
 
 
-def explain_limit_of_run(run: Run) -> Fault | None:
+def explain_limit_of_run(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a run that was stopped by --timeout or --memory."""
     if not (limit := run.summary.stopped_by_limit):
         return None
-    (who, who_zh), flag = name_side(run), "--timeout" if limit == "time" else "--memory"
+    flag = "--timeout" if limit == "time" else "--memory"
     return Fault(
         "bound",
         f"{who} was stopped by the limit of {limit}",
@@ -111,20 +107,18 @@ def explain_limit_of_run(run: Run) -> Fault | None:
     )
 
 
-def explain_unreported_end(run: Run) -> Fault | None:
+def explain_unreported_end(run: Run, who: str, who_zh: str) -> Fault | None:
     if not (end := run.summary.unreported_end):
         return None
-    who, who_zh = name_side(run)
     chinese = f"{who_zh}的进程没有留下报告"
     return Fault("script", f"of {who}, {end}", chinese, UNREPORTED_END_ADVICE, UNREPORTED_END_ADVICE_ZH)
 
 
-def explain_missing_module(run: Run) -> Fault | None:
+def explain_missing_module(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a missing module of TensorFlow, Horovod, the stand-in or another package."""
     if not (match := MISSING_PACKAGE.search(run.summary.failure)):
         return None
-    name, (who, who_zh) = match[1], name_side(run)
-    top = name.partition(".")[0]
+    name, top = match[1], match[1].partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
         text = f"TensorFlow 2.15, which is used as TensorFlow 1 here, has no module {name!r}, which {who} imports"
         chinese = f"此处以 TensorFlow 2.15 模拟 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}"
@@ -144,15 +138,33 @@ def explain_missing_module(run: Run) -> Fault | None:
     return Fault("package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", install, install)
 
 
-def explain_stand_in(run: Run) -> Fault | None:
-    return blame_stand_in(run) if is_viaducts_fault(run) else None
+def explain_crash(run: Run, who: str, who_zh: str) -> Fault | None:
+    """Explain a fatal signal without an error message."""
+    if run.summary.script_exit_code not in FATAL_EXIT_CODES or run.summary.failure:
+        return None
+    text = f"viaduct's stand-in probably crashes under {who}: it {describe_end(run.summary.script_exit_code)}"
+    return blame_viaduct(run, text, f"运行{who_zh}时进程崩溃,可能是 viaduct 替身的问题", is_certain=False)
 
 
-def explain_other_release(run: Run) -> Fault | None:
+def explain_stand_in(run: Run, who: str, who_zh: str) -> Fault | None:
+    """Explain an operator or name of tf.contrib that the stand-in lacks, and errors of the stand-in.
+
+    These are StandInFails, and PROGRAMMING_ERRORS whose innermost frame is viaduct's.
+    """
+    failure = run.summary.failure
+    match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
+    lacks_contrib = match is not None and match[1].startswith("tensorflow.contrib")
+    frames = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
+    is_ours = bool(frames) and frames[-1][0].startswith(VIADUCT_FOLDER) and failure.startswith(PROGRAMMING_ERRORS)
+    if not (is_ours or lacks_contrib or NO_KERNEL.search(failure) or StandInFails.__name__ in failure):
+        return None
+    return blame_stand_in(run, who, who_zh)
+
+
+def explain_other_release(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a package in a release that the script cannot use."""
     if not (package := find_other_release(run)):
         return None
-    who, who_zh = name_side(run)
     error, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
@@ -163,20 +175,20 @@ def explain_other_release(run: Run) -> Fault | None:
     )
 
 
-def explain_failed_import(run: Run) -> Fault | None:
+def explain_failed_import(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain an import that fails though the package is installed, by the file of the traceback's innermost frame.
 
     The file belongs to the project, to viaduct or to a package.
     """
     if not FAILED_IMPORT.search(run.summary.failure):
         return None
-    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
+    error = shorten_error(run.summary.failure)
     traced = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.executed_root}/"):
         return Fault("script", f"{who} cannot import what it needs: {error}", f"{who_zh}无法导入所需内容:{error}")
     if frames[-1].startswith(VIADUCT_FOLDER):
-        return blame_stand_in(run)
+        return blame_stand_in(run, who, who_zh)
     return Fault(
         "package",
         f"{who} imports a package that cannot be loaded: {error}",
@@ -186,10 +198,10 @@ def explain_failed_import(run: Run) -> Fault | None:
     )
 
 
-def explain_missing_network(run: Run) -> Fault | None:
+def explain_missing_network(run: Run, who: str, who_zh: str) -> Fault | None:
     if not NO_NETWORK.search(run.summary.failure):
         return None
-    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
+    error = shorten_error(run.summary.failure)
     return Fault(
         "file",
         f"{who} cannot download what it needs: {error}",
@@ -199,12 +211,12 @@ def explain_missing_network(run: Run) -> Fault | None:
     )
 
 
-def explain_missing_input(run: Run) -> Fault | None:
+def explain_missing_input(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a missing file, or a dataset that is empty before the first step."""
     is_input_empty = has_empty_input(run.summary)
     if not is_input_empty and not NO_FILE.search(run.summary.failure):
         return None
-    (who, who_zh), error = name_side(run), shorten_error(run.summary.failure)
+    error = shorten_error(run.summary.failure)
     return Fault(
         "file",
         f"{who} {'has no input before its first step' if is_input_empty else 'does not find a file'}: {error}",
@@ -215,11 +227,10 @@ def explain_missing_input(run: Run) -> Fault | None:
     )
 
 
-def explain_missing_step(run: Run) -> Fault | None:
+def explain_missing_step(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a script that ended with exit code 0: the explanations before this one leave only a missing step."""
     if run.summary.script_exit_code:
         return None
-    who, who_zh = name_side(run)
     if step_at := run.plan.step_at:
         return Fault(
             "script",
@@ -239,20 +250,20 @@ def explain_missing_step(run: Run) -> Fault | None:
     )
 
 
-def explain_script_error(run: Run) -> Fault:
-    who, who_zh = name_side(run)
+def explain_script_error(run: Run, who: str, who_zh: str) -> Fault:
     error, code = shorten_error(run.summary.failure), run.summary.script_exit_code
     reason = error or f"it {describe_end(code)}{quote_last_line(run)}"
     return Fault("script", f"{who} fails: {reason}", f"{who_zh}运行失败:{reason}")
 
 
 # In this order: an explanation may rely on those before it not to fit.
-EXPLANATIONS: tuple[Callable[[Run], Fault | None], ...] = (
+EXPLANATIONS: tuple[Callable[[Run, str, str], Fault | None], ...] = (
     explain_limit_of_card,
     explain_unwatched_run,
     explain_unreported_end,
     explain_limit_of_run,
     explain_missing_module,
+    explain_crash,
     explain_stand_in,
     explain_other_release,
     explain_failed_import,
@@ -264,12 +275,6 @@ EXPLANATIONS: tuple[Callable[[Run], Fault | None], ...] = (
 
 
 # ---- facts that the explanations need
-
-
-def lacks_contrib(failure: str) -> bool:
-    """Return True for a name of tf.contrib that the stand-in does not have."""
-    match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
-    return match is not None and match[1].startswith("tensorflow.contrib")
 
 
 def find_other_release(run: Run) -> str:
@@ -305,37 +310,10 @@ def blame_viaduct(run: Run, text: str, chinese: str, is_certain: bool = True) ->
     return Fault("viaduct", text, chinese, advice, chinese_advice, is_certain)
 
 
-def blame_stand_in(run: Run) -> Fault:
-    """Return the fault of a failure within viaduct's stand-in, which is only probable after a fatal signal."""
-    who, who_zh = name_side(run)
-    if is_crash(run):
-        end = describe_end(run.summary.script_exit_code)
-        text, chinese = f"viaduct's stand-in probably crashes under {who}: it {end}", f"运行{who_zh}时进程崩溃:{end}"
-        return blame_viaduct(run, text, chinese, is_certain=False)
+def blame_stand_in(run: Run, who: str, who_zh: str) -> Fault:
     error = shorten_error(run.summary.failure) or f"it {describe_end(run.summary.script_exit_code)}"
-    return blame_viaduct(
-        run, f"viaduct's stand-in fails under {who}: {error}", f"viaduct 的替身在运行{who_zh}时出错:{error}"
-    )
-
-
-def is_crash(run: Run) -> bool:
-    """Return True if a fatal signal ended the run without an error message."""
-    return run.summary.script_exit_code in FATAL_EXIT_CODES and not run.summary.failure
-
-
-def is_viaducts_fault(run: Run) -> bool:
-    """Return True if viaduct is at fault.
-
-    Its faults are: a crash (probably), an operator or name of tf.contrib that the stand-in lacks, an error of the
-    stand-in (StandInFails), and one of PROGRAMMING_ERRORS whose innermost frame is viaduct's.
-    """
-    if is_crash(run):
-        return True
-    failure = run.summary.failure
-    if NO_KERNEL.search(failure) or StandInFails.__name__ in failure or lacks_contrib(failure):
-        return True
-    frames = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
-    return bool(frames) and frames[-1][0].startswith(VIADUCT_FOLDER) and failure.startswith(PROGRAMMING_ERRORS)
+    text, chinese = f"viaduct's stand-in fails under {who}: {error}", f"viaduct 的替身在运行{who_zh}时出错:{error}"
+    return blame_viaduct(run, text, chinese)
 
 
 def quote_last_line(run: Run) -> str:

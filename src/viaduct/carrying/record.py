@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
 from viaduct.carrying.sentences import list_remarks, make_headline
 from viaduct.carrying.speed import Speed
+from viaduct.json_records import finite_or_null
 
 
 def write(result: CarryResult, path: Path) -> None:
@@ -50,10 +50,7 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "made_differently": [asdict(setting) for setting in result.explanation.changed_settings]
         if result.explanation
         else [],
-        "without_effect": [
-            {name: encode_number(value) for name, value in asdict(setting).items()}
-            for setting in result.ineffective_settings
-        ],
+        "without_effect": [finite_or_null(asdict(setting)) for setting in result.ineffective_settings],
         "suspects": [asdict(suspect) | {"place": suspect.place} for suspect in result.suspects],
         "pairs": [describe_pair(pair) for pair in agreement.pairs] if agreement else [],
         "limits": result.met_limits,
@@ -113,9 +110,4 @@ def describe_run(run: Run) -> dict[str, Any]:
 
 
 def describe_pair(pair: ValuePair) -> dict[str, Any]:
-    return {name: encode_number(value) for name, value in asdict(pair).items()} | {"same": pair.same, "bad": pair.bad}
-
-
-def encode_number(value: Any) -> Any:
-    """Return None for NaN and infinity, which JSON does not have, and other values unchanged."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {**finite_or_null(asdict(pair)), "same": pair.same, "bad": pair.bad}

@@ -1,14 +1,21 @@
-"""The two sides of a carry: the original script and the migrated one, with their differences."""
+"""The two sides of a carry: the original script and the migrated one, with their differences.
+
+If the sides differ although the migration changed numbers on purpose, the migrated side is compared with the reference:
+the original with only the intended changes. It is a copy to which only the rules that make them are applied, or the
+original with ranks that train together, or both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from viaduct.carrying.output_folder import MIGRATED_FOLDER
+from viaduct.carrying.output_folder import MIGRATED_FOLDER, RUNS_FOLDER
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
@@ -21,12 +28,20 @@ from viaduct.migration.start_scripts import render_start_scripts
 from viaduct.migration.walk import walk
 from viaduct.migration.writing import write_out
 from viaduct.rehearsal import project
+from viaduct.rehearsal.files import split_arguments
 from viaduct.reporting import DiffFile, DiffRow
 from viaduct.scripts.notebook_runs import is_notebook, read_source
 
 Side = Literal["original", "migrated"]
 MAX_LISTED_SCRIPTS = 6  # in an error message
 RUNNABLE = (".py", ".ipynb")  # suffixes of the files that are compared
+INTENDED_CHANGES = {  # rule -> description of its change
+    "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"
+}
+JOINED_RANKS = (
+    "all ranks begin with rank 0's variables, and gradients are averaged, while the original is for one device"
+)
+MAX_ENTRIES = 2000  # files and folders, at and below a path, whose times are read
 
 
 @dataclass
@@ -259,3 +274,44 @@ def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
             left, right = ([(piece.text, piece.marked) for piece in pieces] for pieces in (row.left, row.right))
             drawn.append(DiffRow(row.kind, row.old, row.new, left, right))
     return DiffFile(path, drawn)
+
+
+# ---- the reference: the original with only the intended changes
+
+
+def find_changing_rules(sides: Sides) -> dict[str, str]:
+    """Return the rules that changed this project and are known to change numbers, with descriptions."""
+    if sides.migration is None:  # the user migrated by hand, without rules
+        return {}
+    used = {finding.rule for finding in sides.migration.findings if finding.status == "changed"}
+    return {rule: description for rule, description in INTENDED_CHANGES.items() if rule in used}
+
+
+def write_reference(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
+    """Write a copy of the original with only these rules applied; return its script."""
+    path, entry = find_project(request)
+    options = replace(request.options, entry=entry if path.is_dir() else "", only=rules, skip=())
+    folder = request.out / RUNS_FOLDER / "reference_source"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_out(migrate_project(path, options), folder, {}, link_data=True)
+    return (folder / sides.entry).resolve()
+
+
+# ---- paths that both sides share by mistake: each run has its own working folder, but absolute paths among the
+# arguments are the same, so the migrated script may find the original's checkpoints there and resume from them
+
+
+def find_change_times(arguments: Sequence[str]) -> dict[str, float]:
+    """Return the absolute paths among the arguments, with the time of the last change (0: the path does not exist)."""
+    return {value: find_last_change(Path(value)) for value in split_arguments(arguments) if os.path.isabs(value)}
+
+
+def find_last_change(path: Path) -> float:
+    """Return the time of the last change at or below a path, among the first MAX_ENTRIES entries; 0 for no entry."""
+    entries = islice(chain([path], path.rglob("*")), MAX_ENTRIES)
+    return max((entry.lstat().st_mtime for entry in entries if os.path.lexists(entry)), default=0.0)
+
+
+def find_changed_since(before: dict[str, float]) -> list[str]:
+    """Return the paths that have changed since `before`, the result of `find_change_times`; any program counts."""
+    return [value for value, time in before.items() if find_last_change(Path(value)) > time]
