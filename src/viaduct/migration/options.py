@@ -88,3 +88,11 @@ class Options:
     def precision_key(self) -> str:
         """Name of the CANN setting that takes the value `precision`; the older one for a mode of both."""
         return "precision_mode" if self.precision in ("", *PRECISION_MODES) else "precision_mode_v2"
+
+
+def is_distributed(options: Options) -> bool:
+    return options.distributed
+
+
+def has_resnet_preset(options: Options) -> bool:
+    return options.preset == "resnet-seed"

@@ -10,18 +10,12 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import mark_once
+from viaduct.migration.options import is_distributed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(
-    __name__,
-    requirement="shards",
-    rows=("D6",),
-    category="report",
-    when=lambda options: options.distributed,
-    runs_last=True,
-)
+rule = Rule(__name__, requirement="shards", rows=("D6",), category="report", when=is_distributed, runs_last=True)
 
 SOURCES = (
     "tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset",

@@ -27,6 +27,7 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.import_graph import find_programs
 from viaduct.migration.names import Comprehension
+from viaduct.migration.options import is_distributed
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import BROADCASTS, INITIALIZERS, OPTIMIZER_TRAINING_FUNCTIONS, TRAINING_METHODS
 from viaduct.migration.rule import Rule, Site
@@ -38,13 +39,7 @@ from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
 from viaduct.migration.rules.tf1._tensorflow_names import reserve_local_name
 from viaduct.migration.sessions import SESSION_CLASSES
 
-rule = Rule(
-    __name__,
-    requirement="broadcast",
-    rows=("E14", "V4"),
-    when=lambda options: options.distributed,
-    after=("session_config",),
-)
+rule = Rule(__name__, requirement="broadcast", rows=("E14", "V4"), when=is_distributed, after=("session_config",))
 
 HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,

@@ -24,16 +24,11 @@ import ast
 
 from viaduct.cards.tensorflow_api import HCCL_OPERATORS
 from viaduct.migration.lookups import bindings_of, contains_call, is_within_call, method_name
+from viaduct.migration.options import is_distributed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-rule = Rule(
-    __name__,
-    requirement="optimizers",
-    rows=("V3",),
-    when=lambda options: options.distributed,
-    after=("distribute_optimizer",),
-)
+rule = Rule(__name__, requirement="optimizers", rows=("V3",), when=is_distributed, after=("distribute_optimizer",))
 
 NEW_KEYWORDS = {  # keyword of tf.gradients -> keyword of compute_gradients
     "grad_ys": "grad_loss",

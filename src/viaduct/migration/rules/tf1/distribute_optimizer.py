@@ -22,18 +22,13 @@ import ast
 import builtins
 
 from viaduct.migration.lookups import branches, contains_call, find_reads, is_called_in_project, mark_once
+from viaduct.migration.options import is_distributed
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
 
-rule = Rule(
-    __name__,
-    requirement="optimizers",
-    rows=("V2",),
-    when=lambda options: options.distributed,
-    after=("tpu_spec", "distribute_sum"),
-)
+rule = Rule(__name__, requirement="optimizers", rows=("V2",), when=is_distributed, after=("tpu_spec", "distribute_sum"))
 
 BUILTIN_FUNCTIONS = frozenset(dir(builtins))
 UNKNOWN_USES = {"unknown", "returned", "passed to wrapper"}

@@ -13,12 +13,7 @@ from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
-    __name__,
-    requirement="tensorflow_functions",
-    rows=("I4",),
-    category="report",
-    targets=ALL_CARDS,
-    runs_last=True,
+    __name__, requirement="tensorflow_functions", rows=("I4",), category="report", targets=ALL_CARDS, runs_last=True
 )
 
 ALTERNATIVES = {

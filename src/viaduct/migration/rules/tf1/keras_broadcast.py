@@ -17,12 +17,13 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import plain_name
+from viaduct.migration.options import is_distributed
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 from viaduct.migration.rules.tf1._broadcast import prepend_item
 
-rule = Rule(__name__, requirement="broadcast", rows=("K6",), when=lambda options: options.distributed)
+rule = Rule(__name__, requirement="broadcast", rows=("K6",), when=is_distributed)
 
 CALLBACKS_POSITIONS = {"fit": 5, "fit_generator": 4}
 CALLBACK = "NPUBroadcastGlobalVariablesCallback"

@@ -17,11 +17,12 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import bindings_of
+from viaduct.migration.options import is_distributed
 from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, requirement="optimizers", rows=("K5",), when=lambda options: options.distributed)
+rule = Rule(__name__, requirement="optimizers", rows=("K5",), when=is_distributed)
 
 WRAPPERS = (
     *("KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer"),

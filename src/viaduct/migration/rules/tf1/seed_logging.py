@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.options import has_resnet_preset
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("2.11",), category="advice", when=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, rows=("2.11",), category="advice", when=has_resnet_preset)
 
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}

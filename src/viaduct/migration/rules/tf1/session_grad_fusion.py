@@ -24,15 +24,14 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.options import is_distributed
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as config_proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
 
-rule = Rule(
-    __name__, requirement="sessions", rows=("S8",), when=lambda options: options.distributed, after=("keras_session",)
-)
+rule = Rule(__name__, requirement="sessions", rows=("S8",), when=is_distributed, after=("keras_session",))
 
 # The list of optimizers as it is written, in two lines.
 FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'
