@@ -28,7 +28,7 @@ def test_a_profile_without_steps_is_named() -> None:
 def test_noise_is_reported_to_be_that_within_each_run() -> None:
     steady, noisy = make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(NOISY))
     text = format_difference(compare_profiles(steady, noisy))
-    assert "The noise is that of the steps within each run, at least 5% of the iteration" in text
+    assert "The noise is the spread of the steps within each run, at least 5% of the iteration" in text
 
 
 def test_images_per_second_are_those_of_the_summary() -> None:

@@ -1,7 +1,7 @@
 """Count of the floating-point operations and bytes of one training step, from the shapes of the network's operators.
 
 The network runs forward and backward on PyTorch's meta device, which has shapes but no values. Floating-point
-operations are those of convolutions and matrix products, two for each multiply-add, forward and backward. Bytes are
+operations are counted for convolutions and matrix products, two for each multiply-add, forward and backward. Bytes are
 counted in two ways. `bytes_least` assumes perfect fusion: each convolution and matrix product reads its inputs and
 writes its output once, and every other operator is fused into these. `bytes_unfused` counts the reads and writes of
 every operator, as in eager PyTorch. Both add the update of SGD with momentum for every recipe: it reads

@@ -262,7 +262,7 @@ def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[i
 
 
 def make_tf_data_batches(task: Task) -> Iterator[int]:
-    """Yield the sizes of batches of a tf.data pipeline like that of TensorFlow's official ResNet.
+    """Yield the sizes of batches of a tf.data pipeline like the one of TensorFlow's official ResNet.
 
     It crops, flips, resizes and normalises on the CPU, with autotuned parallel calls. The images' boxes are not used.
     """

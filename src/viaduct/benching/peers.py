@@ -79,7 +79,7 @@ def make_unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNa
 
 
 def find_peers(names: list[str], modes: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:
-    """Return the peers that can be built, one for each mode (plain: eager alone), and the reasons for the others."""
+    """Return the peers that can be built, one for each mode (plain: only eager), and why others cannot be built."""
     peers: list[Peer] = []
     unavailable: dict[str, str] = {}
     for name in names:

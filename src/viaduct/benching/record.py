@@ -34,7 +34,7 @@ def make_record(
     command: str,
     starts: StartResults | None = None,
 ) -> dict[str, Any]:
-    """Return the record of all repetitions of a measurement; its keys are those of the --json file."""
+    """Return the record of all repetitions of a measurement, which --json writes."""
     recipe, last = setting.recipe, outcomes[-1]
     best = {
         "bandwidth_bytes_per_s": max(outcome.ceilings.bandwidth for outcome in outcomes),
@@ -116,7 +116,7 @@ def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> 
 def build_variant_record(
     runs: list[VariantResult], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
 ) -> dict[str, Any]:
-    """Return a variant's figures over the windows of all repetitions, and under "runs" those of each repetition."""
+    """Return a variant's figures over the windows of all repetitions; under "runs" it has each repetition's figures."""
     batch, last = setting.recipe.data.global_batch, runs[-1]
     windows = Sample([value for run in runs for value in run.seconds.values])
     ours = [value for outcome in outcomes for value in outcome.ours.seconds.values]

@@ -34,7 +34,8 @@ from viaduct.profiling.events import (
 from viaduct.profiling.recorder import export_events
 from viaduct.torch_compat import hide_profiler_cycle_warning
 
-FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
+# Our annotations in the trace: around the fetch of each batch, and around all profiled steps.
+FETCH, WINDOW = "viaduct: next batch", "viaduct: window"
 LARGEST = 12  # kernels that the record lists
 
 
@@ -123,7 +124,7 @@ class OptimizerSpans:
 
     def __init__(self, events: list[Event]) -> None:
         updates = (event for event in events if event.category == ANNOTATION and event.name.startswith(OPTIMIZER_STEP))
-        self.spans = join_spans((event.start, event.end) for event in updates)  # THOR's contains that of its inner SGD
+        self.spans = join_spans((event.start, event.end) for event in updates)  # a span of THOR contains one of its SGD
         self.begins = [begin for begin, _ in self.spans]
 
     def classify(self, operator: Event) -> str:

@@ -33,7 +33,7 @@ STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
 COLLECTIVE_NAME = re.compile(  # NPU.backend is hccl
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
-GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/, then that of its forward node
+GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/ and its forward node's scope
 # The first pattern that is found in an operator's type, in lower case, decides.
 TYPE_KINDS = (
     (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
@@ -146,7 +146,7 @@ def name_dtype(dtypes: str) -> str:
 def clean_shapes(shapes: str) -> str:
     """Convert "32,3,8,8;4,3,3,3" to "[32, 3, 8, 8], [4, 3, 3, 3]"."""
     parts = [shape for shape in shapes.strip('"').split(";") if shape.strip()]
-    return ", ".join(f"[{', '.join(side.strip() for side in shape.split(','))}]" for shape in parts)
+    return ", ".join(f"[{', '.join(size.strip() for size in shape.split(','))}]" for shape in parts)
 
 
 def find_kind(name: str, core: str = "") -> str:
@@ -169,7 +169,7 @@ def find_phase(name: str, scope: str, trained_scopes: set[str]) -> Phase:
 def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
     """Return the memory over time of one component: the first of PTA+GE, PTA, GE, APP or any other that has rows.
 
-    PTA is torch_npu's allocator, GE that of CANN's graph engine, APP the whole process.
+    PTA is torch_npu's allocator, GE the allocator of CANN's graph engine, APP the whole process.
     """
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in rows:

@@ -56,7 +56,7 @@ def end_script(signal_number: int, frame: Any) -> NoReturn:
 
 
 def write_end(session: Session, ended: ScriptResult) -> None:
-    """Write ended.json, whose fields are those of `gather.ScriptEnd`."""
+    """Write ended.json, with fields of `gather.ScriptEnd`."""
     record = {
         "code": ended.code,
         "rank": session.collector.rank,

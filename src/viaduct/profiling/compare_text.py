@@ -152,8 +152,8 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
         remarks.append("At least one profile was measured while its profiler was on, which makes steps longer.")
     if difference.can_be_judged and not difference.is_identical:
         remarks.append(
-            f"The noise is that of the steps within each run, at least {NOISE_FLOOR:.0%} of the iteration; how much "
-            "two runs of the same program differ was not measured."
+            f"The noise is the spread of the steps within each run, at least {NOISE_FLOOR:.0%} of the iteration; "
+            "how much two runs of the same program differ was not measured."
         )
     return remarks
 

@@ -76,7 +76,7 @@ class Microbenchmarks(Protocol):
 
 
 class Figures:
-    """Figures of a profile that several rules use; times are those of regular steps, unless stated otherwise.
+    """Figures of a profile that several rules use; times are taken from regular steps, unless stated otherwise.
 
     A regular step directly follows another one, without an interruption.
     """
@@ -119,7 +119,7 @@ class Figures:
     def host_time_between_steps(self) -> tuple[float, int]:
         """Time from a step to the next forward pass outside the DataLoader and outside operators, and its rank.
 
-        The rank is the one with the largest median. The operators in this time are those of the phases data and other.
+        The rank is the one with the largest median. The operators in this time have the phase "data" or "other".
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {

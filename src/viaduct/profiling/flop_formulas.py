@@ -2,7 +2,7 @@
 
     count_work(Call("aten::mm", [[64, 512], [512, 10]], ["float32", "float32"], ["", ""])).flops      # 655360
 
-A multiplication with its addition is two operations. Bytes are those of inputs and outputs, each read or written once;
+A multiplication with its addition is two operations. Bytes count the inputs and outputs, each read or written once;
 real kernels may move fewer (caches) or more. A trace has no shapes of outputs, so each formula derives them. None means
 unknown, as for operators without a formula.
 
@@ -40,7 +40,7 @@ class Call:
         if number >= len(self.shapes) or number >= len(self.dtypes) or self.dtypes[number] not in DTYPE_BYTES:
             return None
         shape = self.shapes[number]
-        return shape if isinstance(shape, list) and all(isinstance(side, int) for side in shape) else None
+        return shape if isinstance(shape, list) and all(isinstance(size, int) for size in shape) else None
 
     def value(self, number: int) -> Any:
         """Return an argument that is not a tensor; None if the trace does not have it."""
@@ -115,7 +115,9 @@ def find_output_sides(sides: Shape, kernel: Shape, stride: Any, padding: Any, di
     """Return height and width of a convolution's or a pooling's output."""
     settings = [spread_value(value, len(sides)) for value in (stride, padding, dilation)]
     dimensions = zip(sides, kernel, *settings, strict=True)
-    return [(side + 2 * pad - spacing * (size - 1) - 1) // step + 1 for side, size, step, pad, spacing in dimensions]
+    return [
+        (length + 2 * pad - spacing * (size - 1) - 1) // step + 1 for length, size, step, pad, spacing in dimensions
+    ]
 
 
 def spread_value(value: Any, count: int) -> list[int]:
@@ -201,7 +203,7 @@ def broadcast_shapes(shapes: list[Shape]) -> Shape:
     for shape in shapes:
         longest = max(len(shape), len(result))
         padded = [[1] * (longest - len(sides)) + sides for sides in (shape, result)]
-        result = [other if side == 1 else side for side, other in zip(*padded, strict=True)]
+        result = [other if size == 1 else size for size, other in zip(*padded, strict=True)]
     return result
 
 

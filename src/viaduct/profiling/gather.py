@@ -50,7 +50,7 @@ def gather_ranks(job: ScriptJob) -> list[RankProfile]:
 
 
 def choose_longest(candidates: Sequence[RankProfile], ranks: int) -> RankProfile:
-    """Return the profile with the most steps among processes that have the same rank; a note counts the others.
+    """Return the profile with the most steps among processes that have the same rank; a note counts the rest.
 
     `ranks` is the number of ranks that have a profile.
     """

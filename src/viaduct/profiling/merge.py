@@ -135,7 +135,7 @@ def name_rank(profile: Profile) -> str:
 
 
 def merge_sentences(by_rank: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
-    """Return each sentence that all ranks have once, and the others with the rank's name in front."""
+    """Return each sentence that all ranks have once, and any other sentence with the rank's name in front."""
     common = set.intersection(*(set(sentences) for _, sentences in by_rank))
     merged = [text if text in common else f"{name}: {text}" for name, sentences in by_rank for text in sentences]
     return tuple(dict.fromkeys(merged))

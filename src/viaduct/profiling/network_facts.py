@@ -62,7 +62,7 @@ def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
 
 
 def describe_precision(weight: torch.Tensor) -> str:
-    """Return the dtype of autocast if it is on, else that of the weight."""
+    """Return the dtype of autocast if it is on, else the dtype of the weight."""
     import torch
 
     kind = weight.device.type

@@ -130,7 +130,7 @@ def describe_layout(event: Event) -> str:
     """Return the memory layout of the first input with four dimensions; "" if unknown."""
     pairs = zip(event.args.get("Input Dims") or [], event.args.get("Input Strides") or [], strict=False)
     for shape, strides in pairs:
-        if isinstance(shape, list) and len(shape) == 4 and all(isinstance(side, int) for side in shape):
+        if isinstance(shape, list) and len(shape) == 4 and all(isinstance(size, int) for size in shape):
             return name_layout(shape, strides) if isinstance(strides, list) and len(strides) == 4 else ""
     return ""
 
@@ -145,7 +145,7 @@ def name_layout(shape: list[int], strides: list[int]) -> str:
     layouts = [
         name
         for name, expected in strides_of_layouts.items()
-        if all(side == 1 or stride == right for side, stride, right in zip(shape, strides, expected, strict=True))
+        if all(size == 1 or stride == right for size, stride, right in zip(shape, strides, expected, strict=True))
     ]
     return "" if len(layouts) == 2 else (layouts[0] if layouts else "other")
 

@@ -95,8 +95,8 @@ class Step:
 class Operator:
     """One operator with one signature, per recorded step of one rank.
 
-    Counts are means over the recorded steps. Times are those of a typical recorded step; only in the profiles of msprof
-    and torch_npu they are means, too.
+    Counts are means over the recorded steps. Times are taken from a typical recorded step; only in the profiles of
+    msprof and torch_npu they are means, too.
     """
 
     name: str  # "aten::convolution"

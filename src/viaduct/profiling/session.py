@@ -126,7 +126,7 @@ def describe_device(kind: str) -> str:
 def find_rank_and_size() -> tuple[int, int]:
     """Return this process's rank and the number of ranks.
 
-    They are those of torch.distributed, else those in the environment, else 0 and 1.
+    They come from torch.distributed if it is initialised, else from the environment, else they are 0 and 1.
     """
     import torch.distributed as distributed
 

@@ -149,7 +149,7 @@ def format_operators(profile: Profile, width: int) -> list[str]:
     if not operators or total <= 0:
         return []
     rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
-    # Device times are those of an operator's kernels; host times are self times, without the operators that it calls.
+    # On the device, the time of an operator's kernels; on the host, its time without the operators that it calls.
     measured_on = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
     recorded_us = profile.facts.recorded_step_us
     recording = (

@@ -154,7 +154,7 @@ def find_surroundings(trace: Trace) -> dict[int, Surroundings]:
                 reads_host_values=around.reads_host_values or event.name.startswith(LOADER_FILES),
             )
         elif event.category == OPERATOR and event.name.startswith(ENGINE):
-            # The module is that of the forward operator with this sequence number (find_contexts).
+            # The forward operator with this sequence number gives the module (find_contexts).
             around = replace(around, phase="backward", module="", sequence=event.args.get("Sequence number"))
         surroundings[id(event)] = around
     return surroundings

@@ -136,7 +136,7 @@ def apply_choices(
     threads_key: str = "",
     with_kernels: bool = False,
 ) -> AppliedChoices:
-    """Apply the choices that match the calls and the optimizer; ignore others. Choices have their signature's key.
+    """Apply the choices that match the calls and the optimizer, by the key of the operator's signature; ignore others.
 
     `threads_key` is the key of the choice of a number of threads. With `with_kernels` the network runs on viaduct's
     kernels, which read their launch parameters from a table.

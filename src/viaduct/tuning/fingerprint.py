@@ -47,7 +47,7 @@ class Fingerprint:
 def read_fingerprint(device: str) -> Fingerprint:
     """Return the fingerprint of a device of this machine (`cpu`, `cuda`…).
 
-    The result is cached, so the thread count stays that of the first call, before a bank's choices were applied.
+    The result is cached. So it has the thread count of the first call, before a bank's choices were applied.
     """
     import torch
 

@@ -41,7 +41,7 @@ class Status:
 
 
 def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
-    """Return the entry to store (or None) and the status; `hit` is the bank's entry, `result` that of a new search."""
+    """Return the entry to store (or None) and the status; `hit` is the bank's entry, `result` a new search's."""
     if hit is None:
         return result, Status(bank_append=result is not None)
     if result is not None and result.gain > hit.gain and not result.is_default:

@@ -268,7 +268,7 @@ class Tuner:
 
 
 def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """Return the seconds for each operator, in proportion to its share of the step; the keys are those of `shares`."""
+    """Return the seconds for each operator (by its key in `shares`), in proportion to its share of the step."""
     total = sum(shares.values())
     return {key: seconds * share / total for key, share in shares.items()} if total else {}
 

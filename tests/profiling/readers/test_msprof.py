@@ -270,7 +270,7 @@ def test_of_a_device_in_two_recordings_a_note_names_what_was_read(tmp_path: Path
     profile = read_any(tmp_path)
     assert list_kernels(profile) == [(0, "Mul", 5)]
     assert any(
-        note.startswith("PROF_1 and PROF_2 both have device 0; that of PROF_1 was left out")
+        note.startswith("PROF_1 and PROF_2 both have device 0; its data in PROF_1 were left out")
         for note in profile.facts.notes
     )
 

@@ -3,8 +3,7 @@
 Idle time is the time of forward, backward and update minus the time of kernels and of exposed communication (while
 nothing is computed). The time before the forward pass belongs to the loader. Kernels that run at the same time in
 several streams make the estimate too small. If the profile has the table step_trace_time (torch_npu writes it,
-step_split.py computes it for other tools), the free time in this table is used instead; it is that of the complete
-step.
+step_split.py computes it for other tools), the free time in this table is used instead, which counts the complete step.
 """
 
 from __future__ import annotations

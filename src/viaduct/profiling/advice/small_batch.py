@@ -93,7 +93,7 @@ def count_bytes(operator: Operator) -> float:
     """Return the bytes that an operator moves; without a formula, an estimate from its self time."""
     if operator.bytes is not None:
         return operator.bytes
-    # An operator that calls others for some time moves nothing itself: they are counted on their own.
+    # An operator that calls other operators for some time moves nothing itself; those are counted on their own.
     calls_others = operator.name.startswith(("aten::", "autograd::")) and operator.total_us > 1.2 * operator.self_us
     if calls_others or operator.self_us < SHORT_US * operator.calls:
         return 0.0

@@ -103,7 +103,7 @@ def read_worker(files: Sequence[Path], path: Path) -> Profile:
     if not best.events:
         raise BadData(f"{files[0]} has no events of torch.profiler.", *notes)
     if len(cycles) > 1:
-        notes.append(f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps.")
+        notes.append(f"Operators and memory come from one of {len(cycles)} trace files, the one with most steps.")
     rank = read_distributed(best.header, "rank", 0)
     steps = sorted((step for cycle in cycles for step in cycle.found_steps.steps), key=lambda step: step.end_us)
     profile = build_profile(best, [replace(step, rank=rank) for step in steps], rank, notes)
@@ -194,14 +194,14 @@ def build_profile(cycle: Cycle, steps: list[Step], rank: int, notes: list[str]) 
     if not cycle.found_steps.step_spans:
         begin = min(event["ts"] for event in cycle.events)
         end = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
-        notes.append("Figures of operators are those of the complete trace, not of one step.")
+        notes.append("Figures of operators are sums over the complete trace, not figures of one step.")
         step_spans, thread = [(begin, end + 1)], None  # + 1, because the end of a span does not belong to it
     else:
         step_spans, thread = cycle.found_steps.step_spans, cycle.found_steps.main_thread
     trace = Trace.read(cycle.events, step_spans, thread, cycle.device)
     trace.locations.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
     if any(trace.locations.values()):
-        notes.append("Lines of operators are the first lines of their functions: the trace has no others.")
+        notes.append("Lines of operators are the first lines of their functions: the trace has no other lines.")
     collectives = list_collectives(trace)
     steps = add_collectives(steps, collectives, computing=None)  # their exposed times are known already
     tables = {}

@@ -1,6 +1,6 @@
 """Output of msprof: PROF_*/mindstudio_profiler_output, or device_*/summary and timeline of older releases.
 
-    step_trace_*.csv     steps; if they give none, those of step_trace_*.json, else of msprof_*.json
+    step_trace_*.csv     steps; if it gives none, they come from step_trace_*.json or else from msprof_*.json
     op_summary_*.csv     every task of the device: operators by node, kernels by type, collectives
     op_statistic_*.csv   kernels, if there is no op_summary
     memory_record_*.csv  memory over time; operator_memory_*.csv: its owners at the peak
@@ -63,7 +63,7 @@ def recognise(path: Path) -> bool:
 
 
 def find_outputs(path: Path) -> dict[Path, Files]:
-    """Return the files of each PROF folder by kind; without PROF folders, those of `path` itself."""
+    """Return the files of each PROF folder by kind; without PROF folders, the files of `path` itself."""
     prof_folders = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
     by_prof_folder = {}
     for prof_folder in prof_folders:
@@ -107,7 +107,7 @@ def read(path: Path) -> Profile:
             if device in profiles:  # a later recording, or another server's device
                 earlier = prof_folders[device].name
                 notes.append(
-                    f"{earlier} and {prof_folder.name} both have device {device}; that of {earlier} was left out. "
+                    f"{earlier} and {prof_folder.name} both have device {device}; its data in {earlier} were left out. "
                     "Read folders of several servers one by one."
                 )
             profiles[device], prof_folders[device] = profile, prof_folder
@@ -216,7 +216,7 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
         rows[device, row.text("Model ID")].append(row)
     steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
-        source.phases_found_by.append("The time points are those of msprof's step_trace.")
+        source.phases_found_by.append("The time points come from msprof's step_trace.")
     else:
         steps = read_timeline(source)
     if not steps:
@@ -237,7 +237,7 @@ def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) ->
         if other_models:
             others = ", ".join(other_models)
             source.notes.append(
-                f"Device {device} ran several graphs; the steps are those of model {longest}, not of {others}."
+                f"Device {device} ran several graphs; the steps are executions of model {longest}, not of {others}."
             )
     return chosen
 
@@ -294,7 +294,7 @@ def read_timeline(source: Source) -> dict[int, list[Step]]:
             read_slices(file, source, slices)
         steps = choose_model({key: make_steps(group, key[0]) for key, group in slices.items()}, source)
         if steps:
-            source.phases_found_by.append(f"The time points are those of the slices in {kind.replace('.', '_*.')}.")
+            source.phases_found_by.append(f"The time points come from the slices in {kind.replace('.', '_*.')}.")
             return steps
     return {}
 

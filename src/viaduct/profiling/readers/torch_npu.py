@@ -168,7 +168,7 @@ def check_results(source: Source) -> None:
 
 
 def read_steps(source: Source) -> list[Step]:
-    """Return the steps of the trace, else those of step_trace_time.csv, which have no phases."""
+    """Return the steps of the trace, else the steps of step_trace_time.csv, which have no phases."""
     trace_steps = read_trace(source)
     if trace_steps.steps:
         source.phases_found_by += trace_steps.phases_found_by

@@ -58,7 +58,7 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return launches with these parameters on random tensors; with `exact` the values are those of plain PyTorch."""
+    """Return launches with these parameters on random tensors; with `exact` plain PyTorch computes the values."""
     from viaduct.kernels import tunable
 
     case = tunable.make_case(require_key(signature), torch.device(device))

@@ -77,7 +77,7 @@ def choose_core(point: Choice, plain: Core, others: Mapping[str, Core], switched
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:
-    """Return the type in which an operator on `x` computes: autocast's if it is enabled, else that of `x`."""
+    """Return the dtype in which an operator on `x` computes: autocast's if it is enabled, else the dtype of `x`."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 

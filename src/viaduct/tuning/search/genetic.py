@@ -14,7 +14,7 @@ from viaduct.tuning.search.base import Searcher
 POPULATION = 16  # number of points that can become parents
 RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
 TOURNAMENT = 3  # random candidates; the fastest becomes a parent
-CROSSOVER = 0.7  # share of children with two parents; the others have one
+CROSSOVER = 0.7  # share of children with two parents; other children have one
 ADJACENT = 0.5  # share of mutations that go to an adjacent value
 IMMIGRANTS = 0.08  # share of random points among the children, against premature convergence
 TRIES = 60  # children that are bred before a random point is proposed

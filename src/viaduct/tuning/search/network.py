@@ -79,7 +79,7 @@ class PolicyValueNetwork:
 
 
 def softmax(logits: Array, allowed: Array) -> Array:
-    """Return probabilities of the allowed actions; the others get 0."""
+    """Return the probability of each action; it is 0 for actions that are not allowed."""
     shifted = np.where(allowed > 0, logits, -np.inf)
     powers = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
