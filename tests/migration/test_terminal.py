@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from migration.small_project import make_project, migrated_project
-from viaduct.migration.patch import as_patch
+from viaduct.migration.diffing import as_patch
 from viaduct.migration.results import Outcome
 from viaduct.migration.terminal import show_diffs
 

@@ -141,11 +141,8 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     A file that imports no framework takes those of the files that it imports or that import it; else TensorFlow if it
     may import that; else all frameworks of the project.
     """
-    from viaduct.migration.import_graph import Modules
-
     own_by_path = {path: set(decide_by_imports(file_imports)) for path, file_imports in imports.items()}
-    modules = Modules(imports)
-    links = link_both_ways({path: modules.find_all(item.modules, path) for path, item in imports.items()})
+    links = link_both_ways(project.imports)
     linked_files = {framework: find_linked_files(framework, own_by_path, links) for framework in (TORCH, TENSORFLOW)}
     all_frameworks = frozenset(framework for frameworks in own_by_path.values() for framework in frameworks)
     for path, file_imports in imports.items():

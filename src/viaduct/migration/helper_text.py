@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from viaduct.migration.graphs import find_reachable
+from viaduct.migration.predicates import is_self
 from viaduct.migration.project import HELPER_MODULE
 
 COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
@@ -99,11 +100,7 @@ def find_needs(node: ast.AST) -> Iterator[str]:
     for descendant in ast.walk(node):
         if isinstance(descendant, ast.Name):
             yield descendant.id
-        elif (
-            isinstance(descendant, ast.Attribute)
-            and isinstance(descendant.value, ast.Name)
-            and descendant.value.id == "self"
-        ):
+        elif isinstance(descendant, ast.Attribute) and is_self(descendant.value):
             yield f".{descendant.attr}"
 
 

@@ -1,4 +1,4 @@
-"""Call a function for many items in forked processes, which share the data of the parent process."""
+"""Call a function for many items in forked processes, which share the parent's data; limit the time of a block."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import gc
 import multiprocessing
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from types import FrameType
 from typing import Any, TypeVar
 
 from viaduct.errors import OutOfMemory
@@ -83,3 +85,29 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 def can_fork() -> bool:
     return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
+
+
+class TooSlow(Exception):
+    """The limit was reached."""
+
+
+@contextlib.contextmanager
+def limit_cpu(seconds: float) -> Iterator[None]:
+    """Raise TooSlow in the block after this processor time, which does not depend on the load of the machine.
+
+    There is no limit on Windows or outside the main thread.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooSlow
+
+    former_handler = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former_handler)

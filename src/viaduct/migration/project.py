@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.migration.classes import ProjectClass, record_classes, record_methods
 from viaduct.migration.frameworks import Imports, decide_frameworks, mentions_framework_or_library, read_imports
-from viaduct.migration.graphs import find_reachable
+from viaduct.migration.graphs import find_reachable, reverse_edges
 from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
@@ -41,8 +41,7 @@ class Project:
     torch_files: set[str] = field(default_factory=set)  # files that import PyTorch or a library based on it
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
-    plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
-    plain_imported_names: set[str] = field(default_factory=set)  # all names in `plain_imports`
+    plain_imported_names: set[str] = field(default_factory=set)  # names that files without a framework import
     own_module_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
@@ -145,7 +144,7 @@ class Project:
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Survey the files of a project, given as path and content."""
     from viaduct.migration.flow_survey import record_uses
-    from viaduct.migration.import_graph import scan_imports
+    from viaduct.migration.import_graph import Modules, scan_imports
     from viaduct.migration.module_flow import record_module_flow
     from viaduct.migration.project_usage import record_usage
 
@@ -157,9 +156,8 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         project.own_module_names.update(PurePosixPath(path).with_suffix("").parts)
         if not mentions_framework_or_library(data):
             plain.append((path, data))
-            project.plain_imports[path] = {*scan_imports(data, path)}
-            project.plain_imported_names |= project.plain_imports[path]
-            imports[path] = Imports(modules=frozenset(project.plain_imports[path]))
+            imports[path] = Imports(modules=frozenset(scan_imports(data, path)))
+            project.plain_imported_names |= imports[path].modules
             continue
         names = parse_names(path, data)
         if names is None:
@@ -168,8 +166,11 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         project.exports.record(names)
         imports[path] = read_imports(names)
         record_classes(project, path, names)
+    modules = Modules(imports)
+    project.imports = {path: modules.find_all(item.modules, path) for path, item in imports.items()}
+    project.importers = reverse_edges(project.imports)
     decide_frameworks(project, imports)
-    parsed |= parse_users_of_reexports(project, plain)
+    parsed |= parse_users_of_reexports(project, plain, imports)
     for names in parsed.values():
         names.exports = project.exports
     project.parsed, project.surveyed = parsed, {*parsed}
@@ -196,7 +197,9 @@ def parse_names(path: str, data: bytes) -> Names | None:
         return None
 
 
-def parse_users_of_reexports(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
+def parse_users_of_reexports(
+    project: Project, files: list[tuple[str, bytes]], imports: dict[str, Imports]
+) -> dict[str, Names]:
     """Parse files that import no framework, but a name of one that a module re-exports, also one of these files."""
     users: dict[str, Names] = {}
     pending = files
@@ -205,7 +208,7 @@ def parse_users_of_reexports(project: Project, files: list[tuple[str, bytes]]) -
         for path, data in pending:
             module, is_package = Project.module_of(path)
             package = module if is_package else module.rpartition(".")[0]
-            modules = project.exports.find_own_modules(project.plain_imports[path], package)
+            modules = project.exports.find_own_modules(imports[path].modules, package)
             if not any(project.exports.offers_framework(module) for module in modules):
                 waiting.append((path, data))
                 continue

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, HCCL_OPERATORS, full_name
-from viaduct.migration.graphs import reverse_edges
-from viaduct.migration.import_graph import Modules, list_program_escapes
+from viaduct.migration.import_graph import list_program_escapes
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, iterate_arguments, returns_of
@@ -55,10 +54,7 @@ INPUT_CONTEXT_NAMES = ("num_input_pipelines", "input_pipeline_id")
 
 
 def record_usage(project: Project, files: dict[str, Names]) -> None:
-    """Record the imports of the project's files, and their use of training, variables and ranks."""
-    modules = Modules([*files, *project.plain_imports])
-    for path, imported in project.plain_imports.items():
-        project.imports[path] = modules.find_all(imported, path)
+    """Record which files train, run Keras models, share variables, and query ranks."""
     for path, names in files.items():
         values = Values(names, project)
         for call in names.source.nodes_of_type(ast.Call):
@@ -69,7 +65,6 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
             find_estimator_cycle(function, values) for function in names.source.functions
         ):
             project.estimator_cycle_files.add(path)
-        project.imports[path] = modules.find_all(list_imported_names(names), path)
         record_optimizers(project, names)
         project.own_method_names |= {
             function.name
@@ -78,7 +73,6 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
         }
         record_variables(project, path, values)
         record_npu_helpers(project, names)
-    project.importers = reverse_edges(project.imports)
     for path in project.horovod_rank_files:
         if not list_program_escapes(project, path):
             project.rank_files.add(path)
@@ -281,14 +275,3 @@ def runs_estimator(callee: ast.expr, values: Values) -> bool:
 def is_in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
     parents = takewhile(lambda parent: parent is not function, values.names.source.ancestors(node))
     return any(isinstance(parent, ast.For | ast.AsyncFor | ast.While) for parent in parents)
-
-
-def list_imported_names(names: Names) -> Iterator[str]:
-    """Yield the absolute dotted names that a file imports; for `from a import b` both a and a.b."""
-    for node in names.source.imports:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        else:
-            base = names.imported_from(node)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)

@@ -28,15 +28,15 @@ def parse_edited(former: Source, edits: Sequence[Edit], text: str) -> Source:
 def find_statements(former: Source, edits: Sequence[Edit], text: str) -> Iterator[ast.stmt]:
     """Yield the top-level statements of the new text, unchanged ones from the former source, others newly parsed."""
     touched, moved = find_touched_lines(former, edits)
-    lines = LineStarts(text)
+    starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
     last = 0  # the line up to which statements were found
     for statement in find_unchanged(former.tree.body, touched, moved):
         first = first_line(statement)
         if has_number_between(touched, last + 1, first - 1):
-            yield from lines.parse(last, first - 1)
+            yield from parse_lines(text, starts, last, first - 1)
         yield statement
         last = last_line(statement)
-    yield from lines.parse(last, None)
+    yield from parse_lines(text, starts, last, len(starts))
 
 
 def has_number_between(numbers: list[int], first: int, last: int) -> bool:
@@ -45,20 +45,12 @@ def has_number_between(numbers: list[int], first: int, last: int) -> bool:
     return position < len(numbers) and numbers[position] <= last
 
 
-class LineStarts:
-    """A text with the starts of its lines, for parsing some of them."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
-
-    def parse(self, after: int, upto: int | None) -> list[ast.stmt]:
-        """Return the statements of the lines after `after`, up to and including `upto` (None: the last line)."""
-        if after >= len(self.starts):
-            return []
-        end = self.starts[upto] if upto is not None and upto < len(self.starts) else len(self.text)
-        part = self.text[self.starts[after] : end]
-        return parse("\n" * after + part).body if part.strip() else []
+def parse_lines(text: str, starts: list[int], after: int, upto: int) -> list[ast.stmt]:
+    """Return the statements of the lines after the line `after`, up to and including the line `upto`."""
+    if after >= len(starts):
+        return []
+    part = text[starts[after] : starts[upto] if upto < len(starts) else len(text)]
+    return parse("\n" * after + part).body if part.strip() else []
 
 
 def find_touched_lines(former: Source, edits: Sequence[Edit]) -> tuple[list[int], float]:

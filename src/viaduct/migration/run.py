@@ -21,7 +21,6 @@ from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue
 from viaduct.migration import helper_file, helper_location, plugin_import
-from viaduct.migration.cpu_limit import TooSlow, limit_cpu
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
@@ -30,7 +29,7 @@ from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs
 from viaduct.migration.operator_notes import merge_operator_findings
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
-from viaduct.migration.processes import can_fork, iterate_in_processes
+from viaduct.migration.processes import TooSlow, can_fork, iterate_in_processes, limit_cpu
 from viaduct.migration.project import Project, merge_outlines, survey
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.source import decode, lines_of
@@ -185,17 +184,11 @@ def iterate_scripts(
 
 
 def make_helper_result(helper: helper_file.Helper) -> FileResult:
-    old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
-    return FileResult(
-        helper.path,
-        helper.before,
-        helper.after,
-        old_text=old,
-        new_text=new,
-        original_lines=helper_file.map_lines(old, new),
-        size=len(helper.after),
-        line_count=len(lines_of(new)),
-    )
+    before, after = helper.before, helper.after
+    old, new = before.decode(errors="replace"), after.decode(errors="replace")
+    lines, count = helper_file.map_lines(old, new), len(lines_of(new))
+    texts = FileResult(helper.path, before, after, old_text=old, new_text=new, original_lines=lines)
+    return replace(texts, size=len(after), line_count=count)
 
 
 def resolve_entry(options: Options, files: Walk) -> Options:

@@ -40,6 +40,7 @@ from viaduct.migration.results import FileResult
 from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
+from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
@@ -186,9 +187,13 @@ class ShellMigration:
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
             if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
-                self.report("nccl_variables", "manual", word, describe_nccl_variable(match[1], self.card), "medium")
+                self.report_nccl_variable(word, match[1])
             elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
-                self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], self.card), "low")
+                for card in target_cards(self.options):
+                    self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], card), "low")
+
+    def report_nccl_variable(self, word: Word, name: str) -> None:
+        self.report("nccl_variables", "manual", word, describe_nccl_variable(name, self.card), "medium")
 
     def check_options(self, command: list[Word]) -> None:
         """Change or report options with a CUDA device or NCCL as their value: `--device cuda`, `--backend=nccl`."""

@@ -15,9 +15,6 @@ from viaduct.cards import CARDS
 from viaduct.cards.environment import (
     CUDA_VISIBLE_DEVICES,
     EVERY_CARD_IS_SET,
-    NCCL_VARIABLE,
-    OTHER_CUDA_VARIABLES,
-    describe_cuda_variable,
     describe_nccl_variable_for_all,
 )
 from viaduct.migration.shell import ASSIGNMENT, ShellMigration
@@ -58,15 +55,8 @@ class AnyShellMigration(ShellMigration):
         self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
         self.report("visible_devices", "changed", word, EVERY_CARD_IS_SET, "low")
 
-    def check_variables(self, command: list[Word]) -> None:
-        """Report NCCL's and CUDA's other variables that a command sets."""
-        for word in command:
-            match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
-                self.report("nccl_variables", "advice", word, describe_nccl_variable_for_all(match[1]), "low")
-            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
-                for card in CARDS.values():
-                    self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], card), "low")
+    def report_nccl_variable(self, word: Word, name: str) -> None:
+        self.report("nccl_variables", "advice", word, describe_nccl_variable_for_all(name), "low")
 
     def change_option(self, rule: str, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option, which names CUDA on every machine."""

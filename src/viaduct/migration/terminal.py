@@ -10,10 +10,17 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, order_hunk_rows, render_hunk_header
+from viaduct.migration.diffing import (
+    AlignedLine,
+    Piece,
+    as_patch,
+    compare_texts,
+    find_hunks,
+    order_hunk_rows,
+    render_hunk_header,
+)
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES, LedgerRow
-from viaduct.migration.patch import as_patch
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
 from viaduct.migration.walk import SkippedPath, printable_path, printable_text
