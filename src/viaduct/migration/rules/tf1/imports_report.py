@@ -17,10 +17,10 @@ rule = Rule(
 )
 
 ALTERNATIVES = {
-    "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
-    "cupyx": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
-    "pynvml": ("queries NVIDIA's driver: the accelerator has its own tools", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
-    "nvidia.dali": ("reads and decodes on the card: use tf.data", "在 GPU 上读取与解码:请使用 tf.data"),
+    "cupy": ("use numpy on the host for its arrays", "GPU 数组库:请在 host 侧使用 numpy"),
+    "cupyx": ("use numpy on the host for its arrays", "GPU 数组库:请在 host 侧使用 numpy"),
+    "pynvml": ("it queries NVIDIA's driver; use the accelerator's own tools", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
+    "nvidia.dali": ("read and decode with tf.data instead", "在 GPU 上读取与解码:请使用 tf.data"),
     "tensorflow.python.compiler.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "tensorflow.contrib.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "mpi4py": (f"ranks come from the rank table and {NPU.backend}", f"rank 由 rank table 与 {NPU.backend} 提供"),

@@ -48,7 +48,7 @@ def report_import(site: Site) -> None:
 
 @rule.call("apex.amp.initialize")
 def check_initialize(site: Site) -> None:
-    """Advise combine_grad=True, and report a DistributedDataParallel that comes before the call."""
+    """On the NPU advise combine_grad=True, and report a DistributedDataParallel that comes before the call."""
     if site.options.to != "npu":
         return
     if site.keyword("combine_grad") is None and not site.has_unpacked_arguments:
@@ -69,7 +69,7 @@ def check_initialize(site: Site) -> None:
 
 @rule.call(*(f"torch.optim.{name}" for name in FUSED_OPTIMIZERS))
 def advise_optimizer(site: Site) -> None:
-    """Advise the fused optimizer in a file that calls amp.initialize."""
+    """On the NPU advise the fused optimizer in a file that calls amp.initialize."""
     if site.options.to == "npu" and "apex.amp.initialize" in site.file.index.calls:
         optimizer = f"{NPU_FUSED}{site.name.rpartition('.')[2]}"
         site.advise(f"{optimizer} updates all parameters at once", zh=f"{optimizer} 可一次更新全部参数")

@@ -76,7 +76,10 @@ def replace_device(site: Site, device: ast.expr | None) -> None:
 
 
 def replace_branches(site: Site, device: ast.expr | None) -> None:
-    """Replace the device in a string, also in a value such as `"cuda" if args.gpus else "cpu"`."""
+    """Replace the device in a string, also in a value such as `"cuda" if args.gpus else "cpu"`.
+
+    With `--to any` only the string "cuda" is replaced.
+    """
     for text in string_branches(device):
         if site.target.is_any_card:
             is_replaced = is_literal_in(text, "cuda") and not site.source.is_in_f_string(text)

@@ -30,6 +30,7 @@ EMIT_CNPX = f"emit_{MLU.range_module}"  # emit_cnpx
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("emit_nvtx",))
 def move_imports(site: Site) -> None:
+    """On the MLU import emit_cnpx instead of emit_nvtx."""
     if site.options.to == "mlu" and site.node.module == PROFILER:
         move_names(site, lambda name: f"{MLU.plugin}.profiler.{EMIT_CNPX}" if name == EMIT_NVTX else None)
 

@@ -82,7 +82,10 @@ AVAILABILITY_REVIEW: tuple[Bilingual, Bilingual] = (
 
 @rule.call(*BACKEND_POSITIONS)
 def replace_in_call(site: Site) -> None:
-    """Replace NCCL in an argument of torch.distributed; report a backend that is decided at run time."""
+    """Replace NCCL in an argument of torch.distributed; report a backend that is decided at run time.
+
+    With `--to any` pass `device_id` only if there is a card.
+    """
     value = site.argument("backend", BACKEND_POSITIONS[site.name]) or unpacked_backend(site)
     origin = collectives.trace_backend(site, value) if value is not None else collectives.BackendOrigin()
     for text in origin.nccl_strings:
@@ -139,7 +142,10 @@ def replace_in_option(site: Site) -> None:
 
 @rule.node(ast.keyword, only_if_file_contains=("nccl",))
 def replace_in_own_call(site: Site) -> None:
-    """Replace NCCL in `setup(backend="nccl")` of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
+    """Replace NCCL in `setup(backend="nccl")` of the project, `TrainingArguments(ddp_backend="nccl")` of a library.
+
+    For one card, NCCL in a call of a library that may take other names for backends is reported.
+    """
     call = site.source.parents[site.node]
     names_backend = "backend" in (site.node.arg or "") and collectives.is_nccl(site.node.value)
     if not isinstance(call, ast.Call) or not names_backend:
@@ -161,6 +167,7 @@ def replace_in_own_call(site: Site) -> None:
 
 @rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
+    """Replace `Backend.NCCL`; with `--to any` the rule `backend_compare` edits it in comparisons."""
     if site.target.is_any_card:
         if site.is_editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))

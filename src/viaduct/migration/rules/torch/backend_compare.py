@@ -80,7 +80,7 @@ def is_nccl_constant(site: Site, node: ast.expr) -> bool:
 
 
 def change_or_report(site: Site, texts: list[ast.expr], is_backend: bool) -> None:
-    """Replace NCCL in strings that are compared with a backend; report other comparisons."""
+    """Replace NCCL in strings that are compared with a backend; report other comparisons, with `--to any` all."""
     if is_backend and not site.target.is_any_card:
         replace_texts(site, texts)
     else:

@@ -76,7 +76,10 @@ UNBOUND_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.module
 
 @rule.method("cuda")
 def replace_move(site: Site) -> None:
-    """Replace `.cuda()`, unless the project may define the method."""
+    """Replace `.cuda()`, unless a class of the project defines the method; report a call that may be of that method.
+
+    With `--to any` also report a call with arguments that `.to` does not accept.
+    """
     receiver = site.node.func.value
     is_torch_file = is_in_torch_program(site) or "torch" in site.source.text
     if (
@@ -118,7 +121,7 @@ def replace_unbound_method(site: Site) -> None:
 
 @rule.node(ast.Attribute, only_if_file_contains=(".cuda",))
 def rename_bound_method(site: Site) -> None:
-    """Rename a bound method: `move = x.cuda`."""
+    """For one card rename a bound method: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any_card and is_bound_cuda_method(site):
         rename_method(site, site.node)
 

@@ -32,7 +32,10 @@ DETERMINISM = (
 
 @rule.node(ast.Attribute, only_if_file_contains=("cudnn",))
 def advise_flag(site: Site) -> None:
-    """Advise on a flag of cuDNN that the script sets; the rule tf32 edits `allow_tf32`."""
+    """Advise on a flag of cuDNN that the script sets, or replace `enabled` on the MLU.
+
+    The rule tf32 edits `allow_tf32`.
+    """
     name = site.qualified_name(site.node) or ""
     if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return

@@ -89,7 +89,7 @@ def edit_comparisons(site: Site) -> None:
 
 
 def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
-    """Change the side of a comparison that names CUDA if the other side is a device; else report the comparison."""
+    """Change a comparison of a device with a CUDA text; report one of something that may be no device."""
     sides = [node.left, *node.comparators]
     for literal in (literal for side in sides for literal in constructor_texts(site, side)):
         edit_constructor_text(site, literal)
@@ -113,7 +113,7 @@ def has_cuda_text(value: ast.expr) -> bool:
 
 
 def edit_constructor_text(site: Site, literal: ast.expr) -> None:
-    """Replace CUDA in the `torch.device("cuda:0")` of a comparison."""
+    """Replace CUDA in the `torch.device("cuda:0")` of a comparison: by the card, or by `accelerator.card(0)`."""
     if not site.target.is_any_card:
         replace_texts(site, literal)
         return
@@ -125,7 +125,10 @@ def edit_constructor_text(site: Site, literal: ast.expr) -> None:
 
 
 def edit_method(site: Site, call: ast.Call) -> None:
-    """Replace CUDA in the argument of a method such as `device.startswith("cuda")`."""
+    """Replace CUDA in the argument of a method such as `device.startswith("cuda")`.
+
+    With `--to any` only startswith is edited, and other methods are reported.
+    """
     prefix, method = call.args[0], call.func.attr  # type: ignore[attr-defined]
     if not site.target.is_any_card:
         replace_texts(site, prefix)

@@ -102,7 +102,10 @@ def may_be_other_object(site: Site) -> bool:
 
 
 def handle_sometimes_number(site: Site, name: ast.expr) -> None:
-    """Report a name with a number as one value and something else as another, or request the plug-in's import."""
+    """Request the plug-in's import for a name that is a number in one place and something else in another.
+
+    With `--to any` report the name.
+    """
     request_plugin(site)
     if site.target.is_any_card:
         text = plain_name(name)

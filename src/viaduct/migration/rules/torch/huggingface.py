@@ -18,12 +18,15 @@ rule = Rule(__name__, requirement="torch_functions", rows=("P6", "6"), category=
 
 LIBRARY_PREFIXES = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 OPTION_TEXTS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
+# Option that is switched on by True -> package, or format, for NVIDIA cards.
 FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
+# Part of the value of the option `optim` -> package.
 OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
 
 
 @rule.node(ast.Call, only_if_file_contains=OPTION_TEXTS)
 def check_options(site: Site) -> None:
+    """Report options in calls of Hugging Face's libraries and in every `from_pretrained`."""
     name = site.qualified_name(site.node.func) or ""
     method = method_name(site.node)
     if method == "enable_xformers_memory_efficient_attention":

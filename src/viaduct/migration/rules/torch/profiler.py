@@ -46,7 +46,7 @@ COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("profiler",))
 def move_imports(site: Site) -> None:
-    """Import names from torch_npu.profiler instead of torch.profiler."""
+    """On the NPU import names from torch_npu.profiler instead of torch.profiler, if the file profiles CUDA."""
     if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_cuda(site):
         move_names(site, name_in_plugin)
 

@@ -7,11 +7,11 @@
 
 The rule renames the variable in reads and writes of the environment, in the environment of a child process, and in
 shell commands. The NPU's variable needs numbers in strictly ascending order, else no device is visible: a list such as
-`1,0` stays and is reported. A list that is composed at run time gets advice. Shell scripts of a project are edited in
-the same way.
+`1,0` stays and is reported, and an assigned list that is composed at run time gets advice. Shell scripts of a project
+are edited in the same way.
 
-With `--to any` an assignment sets the variables of all cards; one of another card has no effect. Other uses of the
-variable in Python code get advice:
+With `--to any` an assignment sets the variables of all cards; a card reads only its own. Other uses of the variable in
+Python code get advice, except in shell commands:
 
      from os import environ
      import torch
@@ -71,7 +71,10 @@ def replace_variable(site: Site) -> None:
 
 @rule.node(ast.keyword, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_keyword(site: Site) -> None:
-    """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
+    """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`.
+
+    With `--to any` only advise.
+    """
     if site.node.arg != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
@@ -90,15 +93,15 @@ def replace_keyword(site: Site) -> None:
 
 @rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=(CUDA_VISIBLE_DEVICES,))
 def replace_in_command(site: Site) -> None:
-    """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
+    """For one card rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
     if site.target.is_any_card or not site.is_editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     card = site.target.card
     for match in ASSIGNMENT.finditer(site.source.text, start, end):
         following = site.source.text[match.end() : match.end() + 1]
-        is_composed = following in ("{", "%", "$")  # at run time
-        if not is_composed and not is_valid_device_list(match[1], card):
+        is_composed_at_run_time = following in ("{", "%", "$")
+        if not is_composed_at_run_time and not is_valid_device_list(match[1], card):
             report_device_list(site, match[1])
         else:
             site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), card.visible_variable)
@@ -106,7 +109,7 @@ def replace_in_command(site: Site) -> None:
 
 
 def replace_by_every_variable(site: Site) -> None:
-    """Set the variables of all cards in an assignment of CUDA's; advise on other uses."""
+    """Set the variables of all cards in an assignment to CUDA_VISIBLE_DEVICES; advise on other uses."""
     target = site.source.parents.get(site.node)
     if isinstance(target, ast.Expr):  # a docstring
         return
