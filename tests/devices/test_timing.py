@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from viaduct import devices
-from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, warm_up
+from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns, use_threads, warm_up
 
 
 def cpu_clock() -> Clock:
@@ -84,3 +84,16 @@ def test_on_a_card_its_own_events_are_the_clock(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "npu", SimpleNamespace(Event=Event), raising=False)
     assert Clock(card, "npu").measure_seconds(lambda: calls.append("work")) == 1.5
     assert calls == ["wait", "event", "work", "event", "wait", "elapsed"]
+
+
+def test_threads_are_as_before_after_an_error() -> None:
+    before = torch.get_num_threads()
+
+    def fail() -> None:
+        with use_threads(before + 1):
+            assert torch.get_num_threads() == before + 1
+            raise ValueError("in the block")
+
+    with pytest.raises(ValueError, match="in the block"):
+        fail()
+    assert torch.get_num_threads() == before

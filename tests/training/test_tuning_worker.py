@@ -22,7 +22,6 @@ from viaduct.training.tuning_worker import (
     find_module_obstacle,
     make_step_signature,
     make_threads_space,
-    use_threads,
 )
 
 TINY = LoadedRecipe("tiny", replace(RECIPE, model=build_normed_network), "Tiny.", None)
@@ -34,19 +33,6 @@ def step() -> Iterator[RecipeStep]:
     step = RecipeStep(job)
     yield step
     step.folder.cleanup()
-
-
-def test_threads_are_as_before_after_an_error() -> None:
-    before = torch.get_num_threads()
-
-    def fail() -> None:
-        with use_threads(before + 1):
-            assert torch.get_num_threads() == before + 1
-            raise ValueError("in the block")
-
-    with pytest.raises(ValueError, match="in the block"):
-        fail()
-    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ affects all of them; each turn begins with another variant. A speedup is the med
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -77,6 +78,17 @@ class Sample:
         """The distance between the quartiles, as a share of the median."""
         low, high = self.quartiles
         return (high - low) / self.median if self.median else 0.0
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Let torch compute with this number of threads within the block."""
+    default = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(default)
 
 
 def warm_up(variant: Steps, clock: Clock, steps: int) -> float:

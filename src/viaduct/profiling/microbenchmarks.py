@@ -9,8 +9,7 @@ the time of one pass in the fastest window, or None for work that cannot be run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from torch.nn import functional
 
 from viaduct import devices
-from viaduct.devices.timing import Clock, repeat, take_turns
+from viaduct.devices.timing import Clock, repeat, take_turns, use_threads
 from viaduct.profiling.figures import Convolution, MatrixProduct, Microbenchmarks
 
 WINDOWS = 7  # number of windows of each of the two
@@ -62,7 +61,8 @@ class DeviceMicrobenchmarks(Microbenchmarks):
             self.failures.append(problem)
             return None
         try:
-            with self.use_threads():
+            threads = self.threads if self.threads and self.device == "cpu" else torch.get_num_threads()
+            with use_threads(threads), torch.random.fork_rng(devices=[]):  # restores the CPU's random state
                 return self.take_times(make_first(), make_second())
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:
             # The operator does not support this dtype or size here, or there is no memory for it.
@@ -78,18 +78,6 @@ class DeviceMicrobenchmarks(Microbenchmarks):
         variants = {"first": repeat(first), "second": repeat(second)}
         turns = take_turns(variants, clock, steps=passes, windows=WINDOWS)
         return min(turns["first"]) * 1e6, min(turns["second"]) * 1e6
-
-    @contextmanager
-    def use_threads(self) -> Iterator[None]:
-        """Use `self.threads` within the block; restore the number of threads and the CPU's random state at the end."""
-        original = torch.get_num_threads()
-        if self.threads and self.device == "cpu":
-            torch.set_num_threads(self.threads)
-        try:
-            with torch.random.fork_rng(devices=[]):
-                yield
-        finally:
-            torch.set_num_threads(original)
 
 
 def make_pass(

@@ -10,7 +10,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -20,7 +19,7 @@ import torch
 
 from viaduct import devices
 from viaduct.data.batches import Batch
-from viaduct.devices.timing import Clock
+from viaduct.devices.timing import Clock, use_threads
 from viaduct.kernels.choices import Key, record_launches
 from viaduct.recipes import Thor
 from viaduct.search_space import Parameter, Space
@@ -176,17 +175,6 @@ class ThreadCounts:
             return [("loss", loss.detach().double())]
 
         return Work(run, read_values)
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Let torch compute with this number of threads within the block."""
-    default = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(default)
 
 
 def make_threads_space(default: int) -> Space:

@@ -91,9 +91,6 @@ class Entry:
         """The default's time divided by the choice's, both measured in the same turns."""
         return self.default_us / self.best_us if self.best_us else 1.0
 
-    def describe_choice(self) -> str:
-        return describe_choice(self.choice, self.default)
-
     def encode(self) -> dict[str, Any]:
         return asdict(self) | {"signature": self.signature.encode()}
 

@@ -55,7 +55,8 @@ def make_bank_table(stored: BankContents) -> Table:
     for entry in sorted(stored.entries.values(), key=lambda entry: -entry.gain):
         times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x", f"{entry.spread:.1%}"
         signature = entry.signature
-        table.add_row(signature.kind, signature.shapes, *times, entry.describe_choice(), describe_state(entry))
+        choice = describe_choice(entry.choice, entry.default)
+        table.add_row(signature.kind, signature.shapes, *times, choice, describe_state(entry))
     return table
 
 
@@ -97,7 +98,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
             cells = [f"{outcome.default_us:,.0f}" if outcome.default_us else "-", "-", "-", "default"]
         else:
             times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x"
-            cells = [*times, entry.describe_choice()]
+            cells = [*times, describe_choice(entry.choice, entry.default)]
         signature = operator.signature
         table.add_row(signature.kind, signature.shapes, str(operator.count), share, *cells, outcome.describe())
     return table
