@@ -18,8 +18,8 @@ from viaduct.recipes import load
 from viaduct.recipes._fields import override
 from viaduct.training.trained_weights import WeightsFile, find_weights
 from viaduct.verbs._weights import has_enough_outputs
+from viaduct.weights import mindspore_names
 from viaduct.weights.exporting import write_safetensors
-from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.stored import open_weights
 
@@ -125,7 +125,7 @@ def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors:
 
 def test_checkpoints_of_mindspore_are_put_into_the_network(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
     model = network()
-    own = mindspore.list_layouts(model)["own"]
+    own = mindspore_names.list_layouts(model)["own"]
     parameters = {link.variables[0]: tensors[link.tensor] for link in own}
     for name in ("net-10_5.ckpt", "net-9_5.ckpt", "net-10_2.ckpt"):
         write_mindspore(tmp_path / name, {**parameters, "step_num": torch.tensor(50)})

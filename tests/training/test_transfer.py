@@ -34,7 +34,7 @@ from viaduct.training.freezing import match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
-from viaduct.weights.maps import list_tf_layouts
+from viaduct.weights.names import list_tf_layouts
 from viaduct.weights.torch_names import torchvision_names
 
 STATEFUL = replace(RECIPE, model=build_normed_network, epochs=2)

@@ -14,8 +14,8 @@ from torch import Tensor
 from forked_viaduct import viaduct
 from viaduct.data.png import encode_png
 from viaduct.models import build
+from viaduct.weights import mindspore_names
 from viaduct.weights.exporting import write_safetensors
-from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import write_mindspore
 
 OUTPUTS = 7
@@ -57,7 +57,7 @@ def write_weights(name: str, folder: Path, tensors: dict[str, Tensor]) -> None:
     elif name.endswith(".pth"):
         torch.save({"state_dict": {f"module.{key}": value for key, value in tensors.items()}}, path)
     else:
-        links = mindspore.list_layouts(build("resnet20_quick", classes=OUTPUTS))["own"]
+        links = mindspore_names.list_layouts(build("resnet20_quick", classes=OUTPUTS))["own"]
         write_mindspore(path, {link.variables[0]: tensors[link.tensor] for link in links})
 
 

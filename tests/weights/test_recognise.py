@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.weights import recognise
-from viaduct.weights.maps import list_name_maps, list_tf_layouts, mindspore
+from viaduct.weights import mindspore_names, recognise
+from viaduct.weights.names import list_name_maps, list_tf_layouts
 
 
 def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> None:
     for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
         model = recognise.build_on_meta(name, 1)
         shapes = {
-            link.variables[0]: model.state_dict()[link.tensor].shape for link in mindspore.list_layouts(model)[layout]
+            link.variables[0]: model.state_dict()[link.tensor].shape
+            for link in mindspore_names.list_layouts(model)[layout]
         }
         assert [str(guess) for guess in recognise.recognise_mindspore(shapes)] == [f"{name} with 1 classes"]
 

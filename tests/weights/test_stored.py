@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from viaduct import models
 from viaduct.errors import BadData, BadRun
+from viaduct.weights import mindspore_names
 from viaduct.weights.bundle import write_bundle
 from viaduct.weights.exporting import import_file
-from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import is_mindspore_file
 from viaduct.weights.stored import has_torch_names, open_weights, parse_number, parse_options
 from weights.mindspore_files import checkpoint
@@ -47,7 +47,7 @@ def test_three_kinds_of_ckpt_are_recognised_by_their_content(tmp_path: Path) -> 
 
 def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
     model = models.build("resnet50_book", 3)
-    links = mindspore.list_layouts(model)["zoo"]
+    links = mindspore_names.list_layouts(model)["zoo"]
     state = model.state_dict()
     theirs = {link.variables[0]: state[link.tensor] for link in links}
     theirs["step_num"] = torch.tensor(90)

@@ -33,7 +33,7 @@ from viaduct.weights import recognise
 from viaduct.weights.checkpoint import ForeignCheckpoint
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Slots, read_values
-from viaduct.weights.maps import list_foreign_names
+from viaduct.weights.names import list_foreign_names
 from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored

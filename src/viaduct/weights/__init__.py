@@ -4,8 +4,8 @@
     imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
 bundle.py and table.py read and write TensorFlow's format, mindspore.py MindSpore's; checkpoint.py is their interface.
-stored.py opens weights of any kind. maps/ has the names that other frameworks use; importing.py, exporting.py and
-torch_import.py convert weights. recognise.py finds the network that weights belong to.
+stored.py opens weights of any kind. names.py and mindspore_names.py have the names that other frameworks use;
+importing.py, exporting.py and torch_import.py convert weights. recognise.py finds the network that weights belong to.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Bundle(ForeignCheckpoint):
         return [f"{variable}/{slot}"]
 
     def list_layouts(self, model: nn.Module) -> dict[str, list[Link]]:
-        from viaduct.weights.maps import list_tf_layouts
+        from viaduct.weights.names import list_tf_layouts
 
         return list_tf_layouts(model)
 

@@ -21,13 +21,14 @@ from viaduct.atomic_files import replace_file
 from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
-from viaduct.weights import recognise
+from viaduct.models.links import Link
+from viaduct.weights import mindspore_names, recognise
 from viaduct.weights.bundle import write_bundle
 from viaduct.weights.checkpoint import ForeignCheckpoint, explain_write_errors
 from viaduct.weights.importing import AVERAGE_SUFFIX, Imported, read_values
 from viaduct.weights.locate import has_index
-from viaduct.weights.maps import Link, find_names, list_tf_layouts, mindspore
 from viaduct.weights.mindspore import write_mindspore
+from viaduct.weights.names import find_names, list_tf_layouts
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import STEP, StoredWeights, open_foreign
 
@@ -150,8 +151,8 @@ def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layou
     """Write weights under MindSpore's names, for its load_checkpoint."""
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
-    layouts = mindspore.list_layouts(network)
-    layout = layout or mindspore.choose_export_layout(network)
+    layouts = mindspore_names.list_layouts(network)
+    layout = layout or mindspore_names.choose_export_layout(network)
     if layout not in layouts:
         known = ", ".join(layouts)
         raise BadValue(f"{guess.model} has no layout {layout!r} in MindSpore.", f"It has: --layout {known}.")
@@ -161,7 +162,7 @@ def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layou
     if step is not None:  # the optimizer's counter in MindSpore
         parameters[STEP] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
     write_mindspore(out, parameters)
-    notes = mindspore.describe_differences(network, layout)
+    notes = mindspore_names.describe_differences(network, layout)
     if layout == "own":
         notes = ["MindSpore has no such network; parameters have our names, and its gamma, beta, moving_mean, …"]
     return Converted(

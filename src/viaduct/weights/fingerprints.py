@@ -78,7 +78,7 @@ def load_fingerprints() -> dict[str, Any]:
 
 def compute_fingerprints() -> dict[str, Any]:
     """Build every network and compute the digests of its tensors under PyTorch's and TensorFlow's names."""
-    from viaduct.weights.maps import list_name_maps
+    from viaduct.weights.names import list_name_maps
 
     # (framework, bias, heads) -> digest -> networks
     digests_of_heads: dict[tuple[str, str, tuple[str, ...]], dict[str, list[str]]] = {}
@@ -100,7 +100,7 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
     """Yield framework, network, names with shapes, and the names of the tensors with a class axis."""
     from viaduct import models
     from viaduct.weights import recognise
-    from viaduct.weights.maps import find_names, list_tf_layouts
+    from viaduct.weights.names import find_names, list_tf_layouts
 
     for name in models.names():
         network = recognise.build_on_meta(name, 1)

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from viaduct.data.notices import join_first
 from viaduct.errors import BadData, BadValue
+from viaduct.models.links import Link
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.checkpoint import ForeignCheckpoint
-from viaduct.weights.maps import Link
 
 AVERAGE_SUFFIX = "/ExponentialMovingAverage"  # TensorFlow appends this to a variable's name for its moving average
 SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, stored as VARIABLE/Momentum …

@@ -88,9 +88,9 @@ class MindsporeNames(ForeignCheckpoint):
         return [prefix + variable for prefix in SLOT_PREFIXES.get(slot, ())]
 
     def list_layouts(self, model: nn.Module) -> dict[str, list[Link]]:
-        from viaduct.weights.maps import mindspore
+        from viaduct.weights import mindspore_names
 
-        return mindspore.list_wrapped_layouts(model, self.entries)
+        return mindspore_names.list_wrapped_layouts(model, self.entries)
 
     def guess_networks(self) -> list[Guess]:
         from viaduct.weights import recognise
@@ -98,9 +98,9 @@ class MindsporeNames(ForeignCheckpoint):
         return recognise.recognise_mindspore({name: parameter.shape for name, parameter in self.entries.items()})
 
     def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
-        from viaduct.weights.maps import mindspore
+        from viaduct.weights import mindspore_names
 
-        return mindspore.describe_differences(model, layout)
+        return mindspore_names.describe_differences(model, layout)
 
 
 class MindsporeFile(MindsporeNames):

@@ -13,7 +13,8 @@ from torch import nn
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.models.family import TensorflowNames
-from viaduct.weights.maps import list_name_maps, list_tf_layouts, mindspore
+from viaduct.weights import mindspore_names
+from viaduct.weights.names import list_name_maps, list_tf_layouts
 
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, Any], ...]  # keyword arguments of a network's constructor
@@ -74,7 +75,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     faithful: set[Guess] = set()
     for name in models.names():
         model = build_on_meta(name, 1)
-        for layout, links in mindspore.list_wrapped_layouts(model, shapes).items():
+        for layout, links in mindspore_names.list_wrapped_layouts(model, shapes).items():
             sources = {link.tensor: link.variables[0] for link in links}
             bias_shape = shapes.get(sources["head.bias"])
             if bias_shape and len(bias_shape) == 1:
@@ -85,7 +86,7 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
                 expected |= {source: (classes, *expected[source][1:]) for source in heads}
                 guess = Guess(name, classes, compute_share(expected, shapes), layout)
                 guesses.append(guess)
-                if not mindspore.describe_differences(model, layout):
+                if not mindspore_names.describe_differences(model, layout):
                     faithful.add(guess)
     leading = select_best(guesses)
     return [guess for guess in leading if guess in faithful] or leading

@@ -117,6 +117,11 @@ def describe_differences(network: nn.Module) -> list[str]:
     return [f"not quite torchvision's network: {'; '.join(differences)}{sizes}"]
 
 
+def list_epsilons(network: nn.Module) -> set[float]:
+    """Return the epsilons of the network's batch norms."""
+    return {module.eps for module in network.modules() if isinstance(module, nn.BatchNorm2d)}
+
+
 def describe_tensors(found: Mapping[str, Shape]) -> str:
     """Return a hint that lists the tensors of a state dict."""
     shown = [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in found.items()]

@@ -1,7 +1,7 @@
 """Name maps: which variables of a TensorFlow or MindSpore checkpoint hold the values of each tensor of a network.
 
 A `Link` (models/links.py) says this for one tensor; a layout (naming scheme) is a list of links. TensorFlow's names are
-part of each family's record (models/family.py); MindSpore's are in mindspore.py.
+part of each family (models/family.py); MindSpore's are in mindspore_names.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from viaduct.errors import BadValue
 from viaduct.models import sources
 from viaduct.models.family import TensorflowNames
 from viaduct.models.links import Link
-from viaduct.weights.maps import mindspore
-
-__all__ = ["Link", "find_names", "list_foreign_names", "list_name_maps", "list_tf_layouts", "mindspore"]
+from viaduct.weights import mindspore_names
 
 
 def list_name_maps() -> list[TensorflowNames]:
@@ -35,7 +33,7 @@ def list_foreign_names(model: nn.Module) -> dict[str, str]:
     In a network of torchvision or timm, the classifier may also be called `head`, as in viaduct's networks.
     """
     names = find_names(model)
-    layouts = [*(names.layouts(model).values() if names else ()), *mindspore.list_layouts(model).values()]
+    layouts = [*(names.layouts(model).values() if names else ()), *mindspore_names.list_layouts(model).values()]
     own_names = {source: link.tensor for links in layouts for link in links for source in link.variables}
     classifier = sources.find_classifier(model)
     if classifier and not any(name.startswith("head.") for name in model.state_dict()):

@@ -19,16 +19,16 @@ from torch import nn
 
 from viaduct.models.links import Link
 from viaduct.models.padding import SameConv2d
-from viaduct.models.resnet import Bottleneck, ResNet, Stem
+from viaduct.weights.torch_names import list_epsilons, torchvision_names
 
 Layout = Literal["zoo", "mindcv", "own"]
-HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
+# MindSpore's names of a ResNet's layers are torchvision's, except for the classifier (fc) and shortcuts (downsample).
+HEADS = {"zoo": "end_point", "mindcv": "classifier"}
 SHORTCUTS = {"zoo": "down_sample_layer", "mindcv": "down_sample"}
 REFERENCES = {"zoo": "MindSpore's model zoo", "mindcv": "MindCV"}
 # Prefixes of the names in a MindSpore cell that contains the network.
 WRAPPERS = ("", "network.", "backbone.", "_backbone.", "net.", "model.")
-STEM_KERNEL = 7
-LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+NORM_TENSORS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
 
 
 def list_layouts(model: nn.Module) -> dict[str, list[Link]]:
@@ -54,55 +54,45 @@ def list_wrapped_layouts(model: nn.Module, names: Collection[str]) -> dict[str, 
 def has_reference(model: nn.Module) -> bool:
     """Return True for a network that the zoo and MindCV have: a ResNet of bottlenecks, grouped or not, with a 7x7 stem.
 
-    MindSpore's basic blocks have no projection in the first block of the first stage, unlike viaduct's.
+    torchvision has the same ones of viaduct's networks.
     """
-    if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
-        return False
-    usual_stem = model.stem.conv.kernel_size[0] == STEM_KERNEL
-    return usual_stem and all(isinstance(block, Bottleneck) for stage in model.stages for block in stage.children())
+    return "layer1.0.conv3.weight" in torchvision_names(model).values()
 
 
 def link_tensors(model: nn.Module, layout: Layout) -> Iterator[Link]:
-    """Yield the link of each parameter and buffer."""
-    for name, module in model.named_modules():
-        source = name if layout == "own" else rename(name, layout)
-        if isinstance(module, nn.BatchNorm2d):
-            for leaf, theirs in LEAVES.items():
-                yield Link(f"{name}.{leaf}", (f"{source}.{theirs}",), trained=not leaf.startswith("running"))
-        elif isinstance(module, nn.Conv2d | nn.Linear):
-            yield Link(f"{name}.weight", (f"{source}.weight",))
-            if module.bias is not None:
-                yield Link(f"{name}.bias", (f"{source}.bias",))
+    """Yield the link of each tensor of convolutions, batch norms and dense layers."""
+    names = {} if layout == "own" else torchvision_names(model)
+    for path, module in model.named_modules():
+        is_norm = isinstance(module, nn.BatchNorm2d)
+        if is_norm or isinstance(module, nn.Conv2d | nn.Linear):
+            for leaf in NORM_TENSORS if is_norm else ("weight", "bias"):
+                if getattr(module, leaf) is not None:
+                    tensor = f"{path}.{leaf}"
+                    parent = rename_module(names.get(tensor, tensor).rpartition(".")[0], layout)
+                    variable = f"{parent}.{NORM_TENSORS[leaf] if is_norm else leaf}"
+                    yield Link(tensor, (variable,), trained=not leaf.startswith("running"))
 
 
-def rename(module: str, layout: Layout) -> str:
-    """Return MindSpore's name of a module: `layer1.2.bn1` for `stages.0.2.norm1`."""
-    if module == "head":
-        return HEADS[layout]
-    parts = module.split(".")
-    if parts[0] == "stem":
-        return {"conv": "conv1", "norm": "bn1"}.get(parts[-1], module)
-    if parts[0] != "stages" or len(parts) < 4:
-        return module
-    _, stage, block, *layer = parts
-    inside = f"layer{int(stage) + 1}.{block}."
-    if layer[0] == "shortcut":
-        return f"{inside}{SHORTCUTS[layout]}.{0 if layer[-1] == 'conv' else 1}"
-    return inside + layer[0].replace("norm", "bn")
+def rename_module(name: str, layout: Layout) -> str:
+    """Return MindSpore's name of a module, from torchvision's name of it; in the layout own the name stays."""
+    if layout == "own":
+        return name
+    return HEADS[layout] if name == "fc" else name.replace("downsample", SHORTCUTS[layout])
 
 
 def describe_differences(model: nn.Module, layout: str) -> list[str]:
     """Return a note on the differences between a network and the reference of this layout, if any."""
     layout = layout.partition(" ")[0]  # without a wrapper's prefix
-    if layout not in REFERENCES or not isinstance(model, ResNet):
+    if layout not in REFERENCES:
         return []
     pads_same, epsilon = (True, 1e-4) if layout == "zoo" else (False, 1e-5)
     differences = []
     if find_strided_padding(model) != {pads_same}:
         theirs = "pad SAME" if pads_same else "pad kernel // 2 on every side"
         differences.append(f"strided convolutions {theirs} there, and otherwise here")
-    if model.style.epsilon != epsilon:
-        differences.append(f"batch norms have an epsilon of {epsilon:g} there, {model.style.epsilon:g} here")
+    differences += [
+        f"batch norms have an epsilon of {epsilon:g} there, {e:g} here" for e in list_epsilons(model) - {epsilon}
+    ]
     if not differences:
         return []
     return [f"not quite the network of {REFERENCES[layout]}: {'; '.join(differences)}; accuracies will differ"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.weights import recognise
+from viaduct.weights import mindspore_names, recognise
 from viaduct.weights.importing import read_values
-from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import MindsporeFile
+from viaduct.weights.mindspore_names import list_layouts
 from weights.mindspore_files import checkpoint
 from weights.zoo_resnet import build, in_zoo, same
 
@@ -39,17 +39,20 @@ def test_a_network_that_pads_otherwise_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["resnet18_v1", "resnet20_cifar", "mobilenet_v2", "amoebanet_d"])
 def test_a_network_that_neither_reference_has_keeps_our_names(name: str) -> None:
     model = recognise.build_on_meta(name, 7)
-    assert list(mindspore.list_layouts(model)) == ["own"]
-    sources = [link.variables[0] for link in mindspore.list_layouts(model)["own"]]
+    assert list(list_layouts(model)) == ["own"]
+    sources = [link.variables[0] for link in list_layouts(model)["own"]]
     assert len(set(sources)) == len(sources) == len([key for key in model.state_dict() if "num_batches" not in key])
 
 
 def test_a_shortcut_is_named_by_layout_and_a_prefix_is_part_of_the_layouts_name() -> None:
-    assert mindspore.rename("stages.0.2.norm1", "zoo") == "layer1.2.bn1"
-    assert mindspore.rename("stages.2.0.shortcut.norm", "zoo") == "layer3.0.down_sample_layer.1"
-    assert mindspore.rename("stages.2.0.shortcut.conv", "mindcv") == "layer3.0.down_sample.0"
     model = recognise.build_on_meta("resnet50_v1", 7)
-    layouts = mindspore.list_wrapped_layouts(model, ["network.conv1.weight"])
+    names = {kind: {link.tensor: link.variables[0] for link in links} for kind, links in list_layouts(model).items()}
+    assert names["zoo"]["stages.0.2.norm1.weight"] == "layer1.2.bn1.gamma"
+    assert names["zoo"]["stages.2.0.shortcut.norm.running_var"] == "layer3.0.down_sample_layer.1.moving_variance"
+    assert names["mindcv"]["stages.2.0.shortcut.conv.weight"] == "layer3.0.down_sample.0.weight"
+    assert (names["zoo"]["head.bias"], names["mindcv"]["head.bias"]) == ("end_point.bias", "classifier.bias")
+    assert (names["zoo"]["stem.conv.weight"], names["own"]["stem.norm.bias"]) == ("conv1.weight", "stem.norm.beta")
+    layouts = mindspore_names.list_wrapped_layouts(model, ["network.conv1.weight"])
     assert {name for name in layouts if "network." in name} == {"zoo network.", "mindcv network.", "own network."}
     (first,) = layouts["mindcv network."][0].variables
     assert first.startswith("network.")
