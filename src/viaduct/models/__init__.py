@@ -37,12 +37,16 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     classes = check_classes(classes)
     if sources.is_foreign(name):
         return sources.build(name, classes, **options)
-    variant = find_family(name).variants[name]
-    known = [key for key in inspect.signature(variant).parameters if key != "classes"]
+    known = list_options(name)
     for option in options:
         if option not in known:
             raise UnknownName(f"option of {name}", option, known)
-    return variant(classes, **options)
+    return find_family(name).variants[name](classes, **options)
+
+
+def list_options(name: str) -> list[str]:
+    """Return the options of a network of viaduct, besides the number of classes."""
+    return [key for key in inspect.signature(find_family(name).variants[name]).parameters if key != "classes"]
 
 
 def check_classes(classes: Any) -> int:

@@ -252,6 +252,7 @@ def find_image_size(grid: int) -> int:
 family = Family(
     {"amoebanet_d": AmoebaNet},
     preprocess="amoebanet",
+    needs_image_size=True,  # its auxiliary head is made for one size
     tensorflow=TensorflowNames(
         "cell_stem_0/", lambda model: isinstance(model, AmoebaNet), link_tensors, find_options=find_options
     ),

@@ -81,6 +81,7 @@ class Entry:
     source: str  # first line of the file's docstring
     classes: int  # number of classes in the reference implementation
     input_size: int  # side of the images in pixels
+    needs_image_size: bool  # see models/family.py
     layers: list[LayerSizes]
 
     @property
@@ -125,7 +126,7 @@ def compute_entry(name: str) -> Entry:
     layers = [compute_layer(*pair) for pair in zip(one_class.parts, two_classes.parts, strict=True)]
     module, family = models.import_family_file(one_class.family), models.find_family(name)
     source = (module.__doc__ or "").split("\n")[0].rstrip(".")
-    return Entry(one_class.family, source, family.classes, family.input_size, layers)
+    return Entry(one_class.family, source, family.classes, family.input_size, family.needs_image_size, layers)
 
 
 def compute_layer(one_class: Part, two_classes: Part) -> LayerSizes:

@@ -40,6 +40,7 @@ class Family:
     input_size: int = 224  # side of the images in pixels
     classes: int = 1001  # number of classes in the reference: ImageNet's 1000 and one for background
     preprocess: str = "official"  # name of the reference's preprocessing (data/preprocess.py)
+    needs_image_size: bool = False  # the builder takes the side of the images as the option `image`
     tensorflow: TensorflowNames | None = None
     # Returns torchvision's name of each tensor by ours; empty for a network that torchvision does not have.
     torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None

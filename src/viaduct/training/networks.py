@@ -17,7 +17,7 @@ from viaduct.data.pillow_views import PillowViews
 from viaduct.data.records import Records
 from viaduct.errors import BadValue
 from viaduct.models import sources
-from viaduct.recipes import Amoebanet, Recipe
+from viaduct.recipes import Recipe
 from viaduct.training.recipe_code import call_recipe_part
 
 
@@ -31,12 +31,12 @@ def build_model(recipe: Recipe) -> nn.Module:
 
 def collect_network_options(recipe: Recipe) -> dict[str, Any]:
     """Return the keyword arguments that a named network is built with, besides its classes."""
-    if str(recipe.model).startswith("amoebanet"):  # its auxiliary head is made for one image size
-        return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
-    if recipe.network is not None:
+    options = {} if recipe.network is None else dict(vars(recipe.network))
+    family = None if sources.is_foreign(recipe.model) else models.find_family(str(recipe.model))
+    if options and (family is None or not options.keys() <= set(models.list_options(str(recipe.model)))):
         message = f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have."
         raise BadValue(message, "Take it out: --set network=none.")
-    return {}
+    return {**options, "image": recipe.data.size} if family is not None and family.needs_image_size else options
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:

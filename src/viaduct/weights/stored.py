@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
+from viaduct.models.catalogue import read_entries
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle, Variable
 from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of
@@ -363,8 +364,9 @@ def get_object(record: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def read_network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of an AmoebaNet's constructor, from the recipe; other networks have none."""
-    if not str(model).startswith("amoebanet"):
-        return {}
+    """Return the options of a network's constructor, from a run's recipe."""
+    entry = read_entries().get(str(model))
     options = {name: value for name, value in get_object(recipe, "network").items() if name != "is"}  # "is": the class
-    return parse_options(json.dumps({**options, "image": get_object(recipe, "data").get("size", 224)}))
+    if entry is not None and entry.needs_image_size:
+        options["image"] = get_object(recipe, "data").get("size", entry.input_size)
+    return parse_options(json.dumps(options))
