@@ -25,11 +25,12 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from data.decoded_examples import decode_example
 from data.mutations import mutate
 from forked_viaduct import execute, start_command
 from viaduct.comparison.formats import npy, npz, pt, safetensors
 from viaduct.data import jpeg, origins, png
-from viaduct.data.example import decode_example, decode_image_fields, decode_label, encode_example
+from viaduct.data.example import decode_image_fields, decode_label, encode_example
 from viaduct.data.tfrecord import frame_record, make_header, read_records
 from viaduct.errors import BadData, ViaductError
 from viaduct.protobuf_wire import encode_bytes as field

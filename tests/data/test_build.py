@@ -15,11 +15,11 @@ import pytest
 import simplejpeg
 from PIL import Image
 
+from data.decoded_examples import decode_example
 from data.image_sources import JPEG, make_folders, make_idx, make_list
 from data.record_files import png
 from viaduct.data import build as build_module
 from viaduct.data.build import build_records
-from viaduct.data.example import decode_example
 from viaduct.data.index import RecordFolder
 from viaduct.data.origins import find_origin, open_class_folders, open_idx_files
 from viaduct.data.tfrecord import RecordWriter, read_records

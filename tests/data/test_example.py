@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from data.decoded_examples import decode_example
 from data.mutations import mutate
 from viaduct.data.example import (
     IMAGE_NAMES,
-    decode_example,
     decode_image_fields,
     decode_label,
     encode_example,

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.decoded_examples import decode_example
 from data.mutations import mutate
 from viaduct.data.crc32c import crc32c
-from viaduct.data.example import decode_example, decode_image_fields, encode_example
+from viaduct.data.example import decode_image_fields, encode_example
 from viaduct.data.file_index import build_index
 from viaduct.data.tfrecord import (
     MAX_UNPACKED_RECORD_BYTES,

@@ -2,9 +2,9 @@
 
     Example { 1: Features { 1 (map): { 1: name, 2: Feature { 1: bytes | 2: floats | 3: int64s } } } }
 
-`decode_example` decodes all features, `decode_image_fields` only those that training on the ImageNet schema needs. Both
-follow the rules of protobuf: numbers may be packed or not, unknown fields are skipped, the last of several equal names
-wins. `encode_example` sorts names by their UTF-8 bytes, as TensorFlow's deterministic serialisation does.
+`decode_image_fields` decodes the features that training on the ImageNet schema needs. It follows the rules of protobuf:
+numbers may be packed or not, unknown fields are skipped, the last of several equal names wins. `encode_example` sorts
+names by their UTF-8 bytes, as TensorFlow's deterministic serialisation does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from viaduct.terminal import escape_controls
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
-Feature: TypeAlias = list[bytes] | Floats | Int64s
 Encodable: TypeAlias = bytes | str | float | Sequence[bytes] | Sequence[str] | Sequence[float] | npt.NDArray[np.generic]
 
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
@@ -79,13 +78,6 @@ def report_bad_message(decode: Callable[[Buffer], Decoded]) -> Callable[[Buffer]
             raise BadData(f"not a tf.train.Example: {error.message}") from error
 
     return decode_or_report
-
-
-@report_bad_message
-def decode_example(data: Buffer) -> dict[str, Feature]:
-    """Return every feature by its name; a feature that has no list of values becomes an empty Python list."""
-    view = memoryview(data)
-    return {decode_name(name): decode_feature(value) for name, value in iterate_features(view)}
 
 
 @report_bad_message
@@ -171,22 +163,6 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
     except LookupError:  # also an IndexError, where the data ends
         return None
     return features
-
-
-def decode_name(name: memoryview) -> str:
-    try:
-        return str(name, "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadData(f"not a tf.train.Example: the name {bytes(name)!r} is not UTF-8.") from error
-
-
-def decode_feature(data: memoryview) -> Feature:
-    kind, values = read_list(data)
-    if kind == FLOAT_LIST:
-        return read_floats(values)
-    if kind == INT64_LIST:
-        return read_int64s(values)
-    return [bytes(value) for value in list_messages(values, 1)]
 
 
 def read_list(data: memoryview) -> tuple[int, memoryview]:

@@ -31,7 +31,6 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey and alpha, RGB and alpha
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3  # the colour type of images with a palette
-LAST_FILTER = 4  # filters of rows have the numbers 0 to 4
 MAX_BYTES = 1 << 29  # limit of an image's pixels, as in TensorFlow
 MAX_PIXELS = MAX_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
@@ -160,7 +159,6 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
 
     Pillow decodes a file made of the header and the verified rows (`lines`), without compression.
     """
-    check_filters(header, lines)
     # Pillow requires a palette, but returns the indices: any colours will do.
     palette = [(b"PLTE", bytes(3 << header.depth))] if header.colour_type == PALETTE else []
     parts = [
@@ -179,20 +177,6 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
             return np.array(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
         raise BadData(f"the PNG is damaged: {error}.") from None
-
-
-def check_filters(header: Header, lines: Bytes) -> None:
-    """Raise `BadData` if the first byte of a row, the number of its filter, is unknown."""
-    offset = 0
-    for columns, rows in list_stored_images(header):
-        if not rows:
-            continue
-        row_size = 1 + header.count_row_bytes(columns)
-        end = offset + rows * row_size
-        highest = int(lines[offset:end:row_size].max())
-        if highest > LAST_FILTER:
-            raise BadData(f"the PNG is damaged: there is no filter {highest}.")
-        offset = end
 
 
 def look_up(samples: Bytes, palette: bytes) -> Bytes:

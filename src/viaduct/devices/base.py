@@ -148,9 +148,9 @@ def describe_hidden_cards(card: Card) -> str | None:
 
 
 def summarise_error(error: BaseException) -> str:
-    """Return an error's class and the first line of its message, without the URLs that vendors put there."""
+    """Return an error's class and up to 300 characters of its first line, without the URLs that vendors put there."""
     lines = str(error).strip().splitlines() or [""]
-    return re.sub(r"\s*\b\w+://\S+", "", f"{type(error).__name__}: {lines[0]}").rstrip(" :")
+    return re.sub(r"\s*\b\w+://\S+", "", f"{type(error).__name__}: {lines[0][:300]}").rstrip(" :")
 
 
 def find_in_file(path: Path, pattern: str) -> str | None:

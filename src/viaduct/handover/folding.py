@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from viaduct.devices.base import summarise_error
 from viaduct.errors import ViaductError
 from viaduct.models.padding import SameConv2d, SameMaxPool2d, same_padding
 
@@ -90,7 +91,7 @@ def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
         with torch.inference_mode(False), torch.no_grad():
             traced = fx.GraphModule(network, LayerTracer(copy.deepcopy(network), inputs).trace(network))
     except Exception as error:  # the code of the user's network may raise anything
-        raise CannotTrace(f"the network cannot be traced: {type(error).__name__}: {first_line(error, 200)}.") from error
+        raise CannotTrace(f"the network cannot be traced: {summarise_error(error)}.") from error
     traced.graph.eliminate_dead_code(is_impure_node=has_side_effect)
     for node in list(traced.graph.nodes):
         if isinstance(layer := find_layer(traced, node), SameConv2d):
@@ -193,8 +194,3 @@ def find_layer(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
 def find_single_input(node: fx.Node) -> fx.Node | None:
     """Return the node whose output is the only argument of this one, or None."""
     return node.args[0] if len(node.args) == 1 and isinstance(node.args[0], fx.Node) and not node.kwargs else None
-
-
-def first_line(error: BaseException, length: int = 300) -> str:
-    """Return the first line of an error's message, shortened."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0][:length]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from viaduct.data.example import decode_example
+from data.decoded_examples import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
 from viaduct.rehearsal.fake_data.records import DeclaredFeature, count_records_per_file, write_records

@@ -23,12 +23,12 @@ from viaduct.data import jpeg, png, preprocess
 from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadData, BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.folding import first_line
 from viaduct.handover.preparing import fit_pixels
 from viaduct.handover.validation_images import read_validation
 
@@ -129,7 +129,7 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
     except Exception as error:  # each runtime has its own classes of errors
         if isinstance(error, ViaductError) or is_out_of_memory(error):
             raise
-        reason = f"{runner.runtime} cannot run the exported graph: {type(error).__name__}: {first_line(error)}"
+        reason = f"{runner.runtime} cannot run the exported graph: {summarise_error(error)}"
         raise WrongResult(reason, "Nothing was written.") from error
     if probabilities.shape != expected.shape or not np.array_equal(classes, probabilities.argmax(1)):
         raise WrongResult(f"{runner.runtime} gives inconsistent outputs.", "Nothing was written.")

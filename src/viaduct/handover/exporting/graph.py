@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.pixels import Pixels, build_pixels
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.folding import first_line, fold_batch_norms
+from viaduct.handover.folding import fold_batch_norms
 
 OUTPUTS = ("probabilities", "classes")
 EXAMPLE_BATCH = 2  # with 1, torch.export would make the batch dimension a constant
@@ -80,7 +81,7 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise BadValue(f"the network fails on an input of zeros: {first_line(error)}") from error
+            raise BadValue(f"the network fails on an input of zeros: {summarise_error(error)}") from error
     expected = (EXAMPLE_BATCH, len(classifier.labels))
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
         output = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
@@ -121,7 +122,7 @@ def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> 
         if is_out_of_memory(error):
             raise
         raise CannotExport(
-            f"torch.export cannot trace the network: {type(error).__name__}: {first_line(error)}",
+            f"torch.export cannot trace the network: {summarise_error(error)}",
             "A forward pass that depends on values, or calls other libraries, has no graph; try --to safetensors.",
         ) from error
 

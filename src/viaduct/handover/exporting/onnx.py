@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from viaduct.atomic_files import write_file
+from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Answers, Batch, FileDescription, Port, describe_ports
@@ -25,7 +26,6 @@ from viaduct.handover.exporting.graph import (
     trace,
 )
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.folding import first_line
 
 WRITER_PACKAGES = ("onnx", "onnxscript")
 RUNNER_PACKAGES = ("onnxruntime",)
@@ -83,7 +83,7 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
         if is_out_of_memory(error):
             raise
         raise CannotExport(
-            f"torch.onnx cannot convert the network: {type(error).__name__}: {first_line(error)}",
+            f"torch.onnx cannot convert the network: {summarise_error(error)}",
             "Try another --opset, or --to pt2.",
         ) from error
     return converted.model_proto
@@ -117,7 +117,7 @@ def require_image_decoder(request: Request) -> None:
         onnxruntime.InferenceSession(model.SerializeToString(), providers=onnxruntime.get_available_providers())
     except Exception as error:
         raise CannotExport(
-            f"onnxruntime {onnxruntime.__version__} cannot decode images: {first_line(error)}",
+            f"onnxruntime {onnxruntime.__version__} cannot decode images: {summarise_error(error)}",
             "--input pixels takes decoded images; --to savedmodel takes image bytes.",
         ) from error
 
@@ -155,7 +155,7 @@ class Session:
             self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise CannotExport(
-                f"{self.runtime} cannot open the graph: {first_line(error)}", "Try a lower --opset."
+                f"{self.runtime} cannot open the graph: {summarise_error(error)}", "Try a lower --opset."
             ) from error
 
     def run(self, batch: Batch) -> Answers:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from viaduct.devices.base import summarise_error
 from viaduct.errors import DiskFull
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Answers, Batch, FileDescription
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_graph import build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
-from viaduct.handover.folding import first_line
 
 WRITER_PACKAGES = ("tensorflow",)
 RUNNER_PACKAGES = ("tensorflow",)
@@ -43,7 +43,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> FileDescripti
             )
             builder.save()
     except tf.errors.OpError as error:  # such as for a full disk
-        raise DiskFull(f"cannot write {request.out}: {first_line(error)}") from None
+        raise DiskFull(f"cannot write {request.out}: {summarise_error(error)}") from None
     return built.description
 
 

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
+from viaduct.devices.base import summarise_error
 from viaduct.errors import is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.graph import (
@@ -32,7 +33,6 @@ from viaduct.handover.exporting.graph import (
     silence_exporters,
 )
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.folding import first_line
 from viaduct.models.padding import same_padding
 
 IGNORED = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default")
@@ -126,7 +126,7 @@ class Translator:
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                raise CannotExport(f"{name} cannot be translated to TensorFlow: {first_line(error)}") from error
+                raise CannotExport(f"{name} cannot be translated to TensorFlow: {summarise_error(error)}") from error
 
     def find_translation(self, node: fx.Node) -> Callable[..., Any] | None:
         """Return a function that translates a node: a method, or one for an operator in ELEMENTWISE."""
