@@ -46,6 +46,6 @@ def test_damaged_images_are_left_out_and_do_not_count(classifier: Classifier, mo
 def test_images_of_files_are_passed_on_as_they_are_stored() -> None:
     folder = [b"first", b"second"]
     fields = SimpleNamespace(fields=lambda index: SimpleNamespace(encoded=memoryview(folder[index])))
-    folder_of_files = type("Folder", (), {"__len__": lambda self: 2, "fields": staticmethod(fields.fields)})()
+    folder_of_files = type("Folder", (), {"__len__": lambda self: 2, "read_fields": staticmethod(fields.fields)})()
     assert list(encode_split(SimpleNamespace(folder=folder_of_files))) == folder
     assert list(encode_split(SimpleNamespace())) == []

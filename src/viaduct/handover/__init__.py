@@ -3,9 +3,12 @@
     classifier = open_run(Path("runs/try1"))                 classifier.py: network, preprocessing, labels
     classifier.prepare(Path("photo.jpg").read_bytes())       the network's input
 
-decoding.py, preparing.py   an encoded image to pixels, and to the network's input
-labels.py, outputs.py       names and number of the network's outputs
-engine.py                   fast inference; folding.py, fusing.py: its network; latency.py, folding_effect.py measure it
-predicting.py               `viaduct predict`: image_files.py reads, prediction_*.py write
-exporting/, serving/        `viaduct export`, `viaduct serve`
+    decoding.py, preparing.py   convert an encoded image to pixels, and to the network's input
+    labels.py, outputs.py       names and number of the network's outputs
+    engine.py                   fast inference on a network made by folding.py and fusing.py; latency.py and
+                                folding_effect.py measure it
+    predicting.py               `viaduct predict`: image_files.py reads, prediction_*.py write
+    exporting/, serving/        `viaduct export`, `viaduct serve`
+
+Evaluation preprocessing is that of the recipe everywhere.
 """

@@ -1,8 +1,10 @@
-"""A trained classifier: the network, its preprocessing and its labels.
+"""A trained classifier is a network with its preprocessing and its labels.
 
-classifier = open_run(Path("runs/try1"))
-inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
-classifier.labels[int(classifier.network(inputs).argmax())]
+    classifier = open_run(Path("runs/try1"))
+    inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
+    classifier.labels[int(classifier.network(inputs).argmax())]
+
+`encoded` is the content of an image file.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Classifier:
     image_shape: tuple[int, int] | None  # height and width of the training images, if the run recorded them
     weights: Path  # checkpoint or file
     run: Path | None  # None: the weights are not from a run
-    step: int | None
+    step: int | None  # training step of the weights; None: not known
     averaged: bool  # True: the weights are moving averages (ema)
     accuracy: dict[str, Any] | None  # evaluation in the checkpoint's manifest
     notes: tuple[str, ...] = ()  # for the user
@@ -66,8 +68,8 @@ class Classifier:
         return self.recipe.data.size
 
     @property
-    def memory_shape(self) -> tuple[int, int] | None:
-        """Height and width of the recipe's images if these are in memory; None for other recipes."""
+    def fixed_image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the images if the recipe's are in arrays, which have one size; None for other recipes."""
         source = self.recipe.data
         if not isinstance(source, Images):
             return None
@@ -107,7 +109,7 @@ def list_weights_files(path: Path, averaged: bool) -> list[Path]:
 def open_run(
     path: Path, *, step: int | None = None, file: Path | None = None, labels: Path | None = None
 ) -> Classifier:
-    """Open the newest intact checkpoint of a run, or that of `step`.
+    """Open the newest intact checkpoint of a run, or the checkpoint of `step`.
 
     `file` is a recipe file that replaces the run's own copy; `labels` is a file with names of the outputs.
     """
@@ -168,7 +170,7 @@ def load_classifier(
 
 
 def is_averaged(saved: Weights, recipe: Recipe, run: Path | None) -> bool:
-    """Return True if averages were loaded: every run of a recipe with ema has them, and some other weights."""
+    """Return True if averages were loaded: every run of a recipe with ema has them, other weights may have them."""
     if not recipe.ema or run is not None:
         return bool(recipe.ema)
     with open_weights(saved.path) as stored:

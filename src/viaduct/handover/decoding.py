@@ -5,7 +5,7 @@
     is_image(head)         True if the first bytes are those of a supported format
 
 JPEG and PNG are decoded as in evaluation (data/jpeg.py, data/png.py); EXIF rotation is ignored. GIF, BMP, WebP and TIFF
-are decoded by Pillow; for an animation, the first frame.
+are decoded by Pillow; of an animation the first frame is decoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from viaduct.errors import BadData, TooLarge
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
 MAX_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
-HEAD_BYTES = 32  # number of first bytes that is_image needs
+HEAD_BYTES = 32  # how many bytes from the beginning of a file `is_image` needs
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # the sizes that the second header of a BMP may have
 
 
@@ -36,7 +36,7 @@ def is_image(head: bytes) -> bool:
 
 
 def read_size(data: bytes) -> tuple[int, int]:
-    """Return height and width from the header; raise BadData if this is not an image."""
+    """Return height and width from the header; raise BadData if it is not that of an image in a supported format."""
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.read_dimensions(data)
     with open_pillow(data) as image:

@@ -5,8 +5,8 @@
 
 With `fold`, batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are cast
 to the compute precision; folding_effect.py measures the effect on the outputs. On NVIDIA cards the forward pass is then
-captured as a CUDA graph for each rounded batch size. Without `fold` the network runs as in `viaduct evaluate`. Only one
-thread may use an engine.
+captured as a CUDA graph for each rounded batch size. Without `fold`, or if the network cannot be traced, it runs as in
+`viaduct evaluate`. Only one thread may use an engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES, Computation, plan_precision
 
-MAX_CAPTURE = 1024  # images in a captured pass; larger batches are split
+MAX_CAPTURE = 1024  # most images in a captured pass; larger batches are split
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Engine:
     network: Callable[[Tensor], Tensor]  # inputs on the device, in `dtype`, to logits
     dtype: torch.dtype
     folded: bool
-    note: str = ""  # reason why folding failed
-    passes: dict[int, CapturedPass] = field(default_factory=dict)  # by rounded batch size
+    note: str = ""  # for the user, if folding failed
+    passes: dict[int, CapturedPass] = field(default_factory=dict)  # captured passes by rounded batch size
 
     @torch.inference_mode()
     def run(self, inputs: Tensor) -> Tensor:

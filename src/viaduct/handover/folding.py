@@ -21,7 +21,7 @@ from viaduct.devices.base import summarise_error
 from viaduct.errors import ViaductError
 from viaduct.models.padding import SameConv2d, SameMaxPool2d, same_padding
 
-LEAVES = (nn.Conv2d, SameMaxPool2d)  # and their subclasses; modules of torch.nn are leaves anyway
+LEAVES = (nn.Conv2d, SameMaxPool2d)  # traced as one operation, with their subclasses, as modules of torch.nn are anyway
 
 
 class CannotTrace(ViaductError):
@@ -29,7 +29,7 @@ class CannotTrace(ViaductError):
 
 
 class SampleProxy(fx.Proxy):
-    """Value of the graph with its value for a sample input, so that traced code may read its shape."""
+    """Value of the graph that knows its result for a sample input, so that traced code may read its shape."""
 
     sample: Any = None
 
@@ -130,7 +130,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def fold_norm(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    """Return a convolution that computes both; the products are computed in float64."""
+    """Return a convolution that also does what the norm does; the products are computed in float64."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(
         conv.weight.double(),

@@ -22,8 +22,8 @@ from viaduct.handover.classifier import Classifier
 from viaduct.handover.engine import Engine, build_engine
 from viaduct.handover.validation_images import read_validation
 
-IMAGES = 16
-MORE = "Other images may differ more."
+IMAGES = 16  # most images of a sample
+CAUTION = "Other images may differ more."
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def draw_sample(classifier: Classifier, device: str, precision: str | None) -> S
     encoded = read_validation(classifier, IMAGES)
     if encoded:
         inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)
-        origin, caution = f"{len(encoded)} of the run's validation images", MORE
+        origin, caution = f"{len(encoded)} of the run's validation images", CAUTION
     else:
         shape = (IMAGES, 3, classifier.size, classifier.size)
         inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -105,7 +105,7 @@ class ComparedRun:
         if self.unfolded is not None:
             origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
             expected = self.unfolded.run(inputs).softmax(1)
-            self.effect = compare(logits, Sample(inputs, expected, origin, MORE))
+            self.effect = compare(logits, Sample(inputs, expected, origin, CAUTION))
             self.unfolded = None  # frees its memory
             self.report(self.effect)
         return logits

@@ -3,7 +3,8 @@
     fused = fuse_convolutions(fold_batch_norms(network, 224))
     choose_kernels(fused.to("cuda", torch.bfloat16), batch=8, size=224)
 
-On NVIDIA cards cuDNN computes relu(conv(x) + y) in one kernel, on the CPU oneDNN; other devices run three operations.
+On NVIDIA cards cuDNN computes relu(conv(x) + y) in one kernel, on the CPU oneDNN does. Other devices run three
+operations, and so does a CPU whose oneDNN does not support the dtype.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class FusedConv2d(nn.Module):
         return self.padding, self.stride, self.dilation, self.groups
 
     def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
-        """Choose the fastest kernel for inputs of a shape on this device, and pack the weight for it.
+        """Choose the kernel for inputs of a shape on this device, and pack the weight for it.
 
         `summed` is True if another tensor is added.
         """

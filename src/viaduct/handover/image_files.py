@@ -50,7 +50,7 @@ class FoundFiles:
 def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFiles:
     """Return the given files and the files in given folders, in the order of `paths`.
 
-    `leave_out` is a file in a folder that is not an input, because the command writes it.
+    `leave_out` is a file that the command writes: it is no input, even if it is in one of the folders.
     """
     found = FoundFiles()
     for path in paths:

@@ -1,4 +1,4 @@
-"""Names of a classifier's outputs: from --labels or the run; otherwise from the data, or from their source."""
+"""Names of a classifier's outputs: from --labels, or else the run, or else the data or their source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import LABELS, read_labels
 from viaduct.terminal import escape_controls
 
-MAX_BYTES = 1 << 24  # of a file with names
+MAX_BYTES = 1 << 24  # limit of a file with names
 
 
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from viaduct.handover.preparing import Floats, Prepare
 Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
 Thumbnail: TypeAlias = npt.NDArray[np.uint8]
 LARGE_PIXELS = 1 << 24  # images with more pixels are decoded one at a time, to limit memory
-MAX_THREADS = 8
+MAX_THREADS = 8  # threads that read and decode
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Reader:
 
     def __init__(self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, thumbnails: int = 0) -> None:
         self.prepare, self.draw, self.thumbnails = prepare, draw, thumbnails
-        self.drawn = 0
-        self.decoding_large = threading.Lock()
+        self.drawn = 0  # thumbnails drawn so far
+        self.large_image_lock = threading.Lock()
 
     def __call__(self, file: ImageFile) -> Prepared:
         try:
@@ -78,7 +78,7 @@ class Reader:
             height, width = read_size(data)
             if height * width <= LARGE_PIXELS:
                 return self.decode(file.path, data)
-            with self.decoding_large:
+            with self.large_image_lock:
                 return self.decode(file.path, data)
         except BadData as error:
             return Prepared(file.path, error=" ".join((error.message, *error.hints)))

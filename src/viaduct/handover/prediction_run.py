@@ -5,7 +5,7 @@
         write_predictions(classifier, engine, found, outputs, tally, top=5)
     tally.report()
 
-A file is predicted, skipped (an error), or passed over (a file in a folder that is not an image).
+A file is predicted, skipped because of an error, or passed over because it is in a folder and not an image.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Tally:
         self.total = len(found.files) + len(found.errors)
         self.predicted = self.errors = self.passed_over = 0
         self.hidden = found.hidden
-        self.others: list[str] = []  # the first files that were passed over
+        self.passed_over_files: list[str] = []  # the first ones
         self.unknown_format = False  # True if a file was skipped because of an unknown format
 
     @property
@@ -128,20 +128,20 @@ class Tally:
                     print_notice(f"skipped {escape_controls(result.file)}: {result.error}")
             else:
                 self.passed_over += 1
-                if len(self.others) < MAX_PRINTED:
-                    self.others.append(escape_controls(result.file))
+                if len(self.passed_over_files) < MAX_PRINTED:
+                    self.passed_over_files.append(escape_controls(result.file))
 
     def require_any(self) -> None:
         """Raise BadData if no image was predicted."""
         if not self.predicted:
             self.report()
-            hints = ["JPEG, PNG, GIF, BMP, WebP and TIFF are read."] if self.others or self.unknown_format else []
+            hints = ["JPEG, PNG, GIF, BMP, WebP and TIFF are read."] if self.passed_over or self.unknown_format else []
             raise BadData(f"no image was predicted: of {format_count(self.total, 'file')} none could be used.", *hints)
 
     def report(self) -> None:
-        """Print how many files were skipped, if any."""
+        """Print how many files were passed over and skipped, if any."""
         if self.passed_over:
-            names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
+            names = ", ".join(self.passed_over_files[:3]) + (" …" if self.passed_over > 3 else "")
             print_notice(f"passed over {format_count(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
             print_notice(f"passed over {format_count(self.hidden, 'hidden name')}, beginning with a dot")

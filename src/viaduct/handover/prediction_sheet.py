@@ -1,8 +1,10 @@
 """Contact sheet of predictions: each image with its most probable class and percent below.
 
-sheet = SheetOutput(Path("sheet.png"))
-sheet.write(results)                     as other outputs (prediction_output.py)
-sheet.finish({})                         writes the PNG with the first images
+    sheet = SheetOutput(Path("sheet.png"))
+    sheet.write(results)                     adds the images of a batch
+    sheet.finish({})                         writes the PNG with the first images
+
+`SheetOutput` has the methods of other outputs (prediction_output.py).
 """
 
 from __future__ import annotations

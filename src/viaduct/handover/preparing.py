@@ -4,7 +4,7 @@
     prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
 
 Recipes for encoded images (`Records`: TFRecord files, class folders) crop and resize as data.preprocess says. Recipes
-for small images in memory (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: any other image is
+for images in arrays (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: any other image is
 cropped around the centre and resized to it, with antialiasing.
 """
 
@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepare:
     """Return a function that converts an encoded image to the network's input.
 
-    `image_shape` is the height and width of a recipe's images in memory, if the run recorded it.
+    `image_shape` is the height and width of a recipe's images in arrays, if the run recorded it.
     """
     if isinstance(source, Records):
         return lambda data: prepare_encoded_for_records(source, data)

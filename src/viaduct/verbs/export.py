@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from viaduct.handover.exporting.request import Form, Input, Precision, Request, check_request, choose_input, parse_batch
+from viaduct.handover.exporting.request import (
+    ExportRequest,
+    FormatName,
+    Input,
+    Precision,
+    check_request,
+    choose_input,
+    parse_batch,
+)
 from viaduct.verbs._weights import (
     ClassesOption,
     EmaOption,
@@ -24,7 +32,7 @@ from viaduct.verbs._weights import (
 
 def main(
     weights: WeightsArgument,
-    form: Annotated[Form, typer.Option("--to", help="Format to write.")],
+    form: Annotated[FormatName, typer.Option("--to", help="Format to write.")],
     out: Annotated[Path, typer.Option(help="File to write; for a SavedModel, the folder.")],
     input_form: Annotated[
         Input | None,
@@ -73,7 +81,7 @@ def main(
 
     ONNX needs the extra `onnx`, SavedModel and frozen graphs the extra `tf`; these need separate environments.
     """
-    request = Request(
+    request = ExportRequest(
         form=form,
         out=out,
         input=choose_input(form, input_form),
@@ -99,7 +107,7 @@ def main(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         print(f"viaduct export: interrupted; {out} was not written.", file=sys.stderr)
         raise typer.Exit(130) from None
-    print(result.outcome or "Not checked: the file was not run.")
+    print(result.check_result or "Not checked: the file was not run.")
     for port in result.description.inputs:
         print(f"takes  {port}")
     for port in result.description.outputs:

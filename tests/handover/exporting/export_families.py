@@ -21,7 +21,7 @@ from viaduct import models, recipes
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import prepare
 from viaduct.handover.exporting.export import export
-from viaduct.handover.exporting.request import SUFFIXES, Request
+from viaduct.handover.exporting.request import SUFFIXES, ExportRequest
 
 SIZE = 72  # even and odd feature maps: SAME padding is lopsided in some layers and not in others
 SMALL = {"cells": 3, "filters": 16, "aux": False}
@@ -81,10 +81,10 @@ def main(form: Any, out: Path, flags: dict[str, Any]) -> None:
     rows = []
     for name, recipe, options in FAMILIES:
         classifier = build_classifier(name, recipe, options, out / "photos")
-        request = Request(form=form, out=out / f"{name}{SUFFIXES[form]}", check_images=out / "photos", **flags)
-        outcome = export(classifier, request).outcome
-        assert outcome is not None
-        rows.append((name, outcome.largest, outcome.equal, outcome.images))
+        request = ExportRequest(form=form, out=out / f"{name}{SUFFIXES[form]}", check_images=out / "photos", **flags)
+        check_result = export(classifier, request).check_result
+        assert check_result is not None
+        rows.append((name, check_result.largest_difference, check_result.same_top1, check_result.images))
     print(json.dumps(rows))
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.export import Exported, export
-from viaduct.handover.exporting.request import Form, Input, Request
+from viaduct.handover.exporting.request import ExportRequest, FormatName, Input
 
 
 def export_file(
-    classifier: Classifier, out: Path, form: Form = "pt2", takes: Input = "pixels", **more: Any
+    classifier: Classifier, out: Path, form: FormatName = "pt2", takes: Input = "pixels", **more: Any
 ) -> Exported:
-    return export(classifier, Request(form=form, out=out, input=takes, check_count=9, **more))
+    return export(classifier, ExportRequest(form=form, out=out, input=takes, check_count=9, **more))
 
 
 def list_names(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from handover.exporting.export_file import export_file, list_names
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.card import describe_check, describe_check_in_words
-from viaduct.handover.exporting.checking import Outcome
+from viaduct.handover.exporting.checking import CheckResult
 
 
 def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) -> None:
@@ -35,14 +35,14 @@ def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) ->
     assert "9. stripes" in page
 
 
-@pytest.mark.parametrize("distinct", [True, False])
-def test_a_weak_check_is_called_weak(distinct: bool) -> None:
-    outcome = Outcome("onnxruntime", 4, "photos", 1e-7, 1e-6, 4, 0, (1e-5, 2e-3), distinct)
-    assert ("shows little" in describe_check_in_words(describe_check(outcome))) is not distinct
+@pytest.mark.parametrize("images_differ", [True, False])
+def test_a_weak_check_is_called_weak(images_differ: bool) -> None:
+    check_result = CheckResult("onnxruntime", 4, "photos", 1e-7, 1e-6, 4, 0, (1e-5, 2e-3), images_differ)
+    assert ("shows little" in describe_check_in_words(describe_check(check_result))) is not images_differ
 
 
 def test_without_a_check_the_card_says_so(classifier: Classifier, tmp_path: Path) -> None:
     done = export_file(classifier, tmp_path / "model.safetensors", "safetensors", "tensor", check=False)
-    assert done.outcome is None
+    assert done.check_result is None
     assert json.loads(done.cards[0].read_text())["check"] == "not checked"
     assert "| check | not checked |" in done.cards[1].read_text()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from viaduct.handover.exporting.checking import Outcome, is_distinct
+from viaduct.handover.exporting.checking import CheckResult, is_distinct
 
 ALLOWED = np.full((4, 3), 1e-5, np.float32)
 SATURATED = np.tile(np.array([0, 1, 0], np.float32), (4, 1))
 
 
 @pytest.mark.parametrize(
-    ("expected", "distinct"),
+    ("expected", "images_differ"),
     [
         (SATURATED, False),
         (np.full((4, 3), 1 / 3, np.float32) + np.float32(1e-6) * np.arange(4, dtype=np.float32)[:, None], False),
@@ -22,11 +22,11 @@ SATURATED = np.tile(np.array([0, 1, 0], np.float32), (4, 1))
         (SATURATED[:1], False),
     ],
 )
-def test_images_that_all_get_the_same_answer_are_no_check(expected: np.ndarray, distinct: bool) -> None:
-    assert is_distinct(expected, ALLOWED[: len(expected)]) is distinct
+def test_images_that_all_get_the_same_answer_are_no_check(expected: np.ndarray, images_differ: bool) -> None:
+    assert is_distinct(expected, ALLOWED[: len(expected)]) is images_differ
 
 
 def test_a_weak_check_says_so() -> None:
-    outcome = Outcome("torch", 4, "noise", 0.0, 0.0, 4, 0, (1e-5, 0.002))
-    assert "shows little" not in str(outcome)
-    assert "shows little" in str(replace(outcome, distinct=False))
+    check_result = CheckResult("torch", 4, "noise", 0.0, 0.0, 4, 0, (1e-5, 0.002))
+    assert "shows little" not in str(check_result)
+    assert "shows little" in str(replace(check_result, images_differ=False))

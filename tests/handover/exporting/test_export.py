@@ -113,8 +113,8 @@ def test_a_folder_of_images_can_be_checked_with(classifier: Classifier, tmp_path
         pixels = np.random.default_rng(number).integers(0, 256, (40 + number, 50, 3), dtype=np.uint8)
         (folder / f"{number}.png").write_bytes(encode_png(pixels))
     done = export_file(classifier, tmp_path / "model.pt2", check_images=tmp_path / "photos")
-    assert done.outcome is not None
-    assert (done.outcome.images, done.outcome.equal) == (3, 3)
+    assert done.check_result is not None
+    assert (done.check_result.images, done.check_result.same_top1) == (3, 3)
 
 
 def test_an_interrupted_export_says_so_and_leaves_nothing(shapes_run: Path, tmp_path: Path) -> None:

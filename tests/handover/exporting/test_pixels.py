@@ -18,8 +18,8 @@ from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.card import describe_preprocessing
-from viaduct.handover.exporting.pixels import build_pixels
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.pixels import build_preprocessing
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.preparing import build_prepare
 
 Normalise = Literal["mean_std", "per_image"]
@@ -30,7 +30,7 @@ SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333),
 @pytest.mark.parametrize("size", [6, 32, 224])
 def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) -> None:
     source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]
-    prepare, pixels = build_prepare(source, None), build_pixels(source, None)
+    prepare, pixels = build_prepare(source, None), build_preprocessing(source, None)
     _, scale = preprocess.get_normalisation(name)
     for number, shape in enumerate(SIZES):
         image = np.random.default_rng(number).integers(0, 256, (*shape, 3), dtype=np.uint8)
@@ -45,7 +45,7 @@ def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normali
     source: Images = Cifar10(global_batch=1, size=size, normalise=normalise)
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     images[2] = 77  # no variance at all
-    prepare, pixels = build_prepare(source, (32, 32)), build_pixels(source, (32, 32))
+    prepare, pixels = build_prepare(source, (32, 32)), build_preprocessing(source, (32, 32))
     found = pixels(torch.from_numpy(images)).permute(0, 2, 3, 1).numpy()
     for image, seen in zip(images, found, strict=True):
         assert np.abs(seen - prepare(encode_png(image))).max() <= 1e-5
@@ -64,8 +64,8 @@ def test_a_card_gives_the_references_numbers(recipe: str, name: str, mean: float
     chosen = recipes.load(recipe).recipe
     chosen = replace(chosen, data=replace(chosen.data, size=224))
     classifier = Classifier(torch.nn.Identity(), chosen, recipe, (), None, Path(), None, None, False, None)
-    inside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="pixels"))
+    inside = describe_preprocessing(classifier, ExportRequest(form="pt2", out=Path("m.pt2"), input="pixels"))
     assert (inside["name"], inside["mean"][0], inside["inside_the_graph"]) == (name, mean, True)
     assert message in inside["words"]
-    outside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="tensor"))
+    outside = describe_preprocessing(classifier, ExportRequest(form="pt2", out=Path("m.pt2"), input="tensor"))
     assert outside["inside_the_graph"] is False

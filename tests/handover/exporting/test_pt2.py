@@ -14,8 +14,12 @@ from viaduct.handover.classifier import Classifier
 
 def test_a_pt2_file_takes_pixels_in_batches_of_any_size(classifier: Classifier, tmp_path: Path) -> None:
     done = export_file(classifier, tmp_path / "model.pt2")
-    assert done.outcome is not None
-    assert (done.outcome.images, done.outcome.equal, done.outcome.origin) == (9, 9, "the run's validation images")
+    assert done.check_result is not None
+    assert (done.check_result.images, done.check_result.same_top1, done.check_result.origin) == (
+        9,
+        9,
+        "the run's validation images",
+    )
     module = torch.export.load(str(tmp_path / "model.pt2")).module()
     images = torch.from_numpy(classifier.recipe.data.load(None).validation.images[:5])  # type: ignore[attr-defined]
     inputs = np.stack([classifier.prepare(encode_png(image.numpy())) for image in images])

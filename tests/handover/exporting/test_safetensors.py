@@ -16,8 +16,8 @@ from viaduct.handover.classifier import Classifier
 def test_safetensors_can_be_used_with_the_recipe(shapes_run: Path, classifier: Classifier, tmp_path: Path) -> None:
     out = tmp_path / "model.safetensors"
     done = export_file(classifier, out, "safetensors", "tensor")
-    assert done.outcome is not None
-    assert done.outcome.largest <= 1e-6
+    assert done.check_result is not None
+    assert done.check_result.largest_difference <= 1e-6
     with safe_open(out, "pt") as file:
         assert file.metadata()["model"] == "resnet20_quick"
     again = viaduct("export", out, "--recipe", "shapes_taster", "--to", "pt2", "--out", tmp_path / "again.pt2")

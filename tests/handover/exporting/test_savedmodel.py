@@ -17,7 +17,7 @@ from viaduct.data.shapes import Shapes
 from viaduct.extras import is_installed
 from viaduct.handover.classifier import open_run
 from viaduct.handover.exporting.export import export
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 pytestmark = [
     pytest.mark.process,
@@ -70,13 +70,13 @@ def test_image_bytes_are_answered_under_the_references_names(shapes_run: Path, t
     model, frozen = tmp_path / "served", tmp_path / "graph.pb"
     classifier = open_run(shapes_run)
     requests = (
-        Request(form="savedmodel", out=model, input="image-bytes"),
-        Request(form="frozen-pb", out=frozen, input="image-bytes", fold=True),
+        ExportRequest(form="savedmodel", out=model, input="image-bytes"),
+        ExportRequest(form="frozen-pb", out=frozen, input="image-bytes", fold=True),
     )
     for request in requests:
-        outcome = export(classifier, request).outcome
-        assert outcome is not None
-        assert outcome.equal == outcome.images == 64
+        check_result = export(classifier, request).check_result
+        assert check_result is not None
+        assert check_result.same_top1 == check_result.images == 64
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("graph.pb", "graph.pb.json", "graph.pb.md", "served", "served.json", "served.md")
     ]

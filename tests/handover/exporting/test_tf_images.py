@@ -11,7 +11,7 @@ from PIL import Image
 
 from viaduct.extras import is_installed
 from viaduct.handover.exporting.export import export
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 pytestmark = [
     pytest.mark.process,
@@ -59,7 +59,7 @@ def test_odd_images_are_decoded_as_evaluation_does(recipe: str, tmp_path: Path) 
 
     write_photos(tmp_path / "photos")
     classifier = build_classifier("resnet18_v1", recipe, {}, tmp_path / "photos")
-    request = Request(form="savedmodel", out=tmp_path / "served", input="image-bytes", check=False)
+    request = ExportRequest(form="savedmodel", out=tmp_path / "served", input="image-bytes", check=False)
     export(classifier, request)
     runner = open_runner(tmp_path / "served", classifier)
     for name, encoded in encode_odd_images().items():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.extras import is_installed
-from viaduct.handover.exporting.graph import CannotExport, Network, export_module
+from viaduct.handover.exporting.graph import CannotExport, CastNetwork, export_module
 
 pytestmark = [
     pytest.mark.process,
@@ -88,7 +88,7 @@ def run_translated(network: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
                 norm.running_mean.uniform_(-0.3, 0.3)
         expected = network(inputs)
     example = torch.zeros(2, *inputs.shape[1:])
-    program = export_module(Network(network, torch.float32).eval(), example, {0: torch.export.Dim("batch", min=1)})
+    program = export_module(CastNetwork(network, torch.float32).eval(), example, {0: torch.export.Dim("batch", min=1)})
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         images = tf.compat.v1.placeholder(tf.float32, [None, *inputs.shape[2:], 3])
         logits = translate(program.run_decompositions(), images)

@@ -54,7 +54,7 @@ def test_the_damaged_one_of_several_images_is_named_by_its_position(classifier: 
 
 
 def test_images_pixels_and_tensors_give_the_same_input(classifier: Classifier) -> None:
-    pixels = draw(*classifier.memory_shape)  # type: ignore[misc]
+    pixels = draw(*classifier.fixed_image_shape)  # type: ignore[misc]
     expected = torch.from_numpy(classifier.prepare(encode(pixels))).permute(2, 0, 1)[None]
     for sent in (
         request("image_bytes", [encode(pixels)]),

@@ -1,12 +1,13 @@
-"""Export of a trained classifier for another runtime, which first runs the file as a check, except with --no-check.
+"""Export of a trained classifier for another runtime. Unless --no-check is given, that runtime first runs the file.
 
-request.py      the options, checked before anything is loaded
-format.py       the interface of the format modules
-graph.py        preprocessing, network and softmax as one graph (torch.export)
-pixels.py       the recipe's evaluation preprocessing as a torch module
-pt2.py, onnx.py, safetensors.py, savedmodel.py, frozen_pb.py      one format each
-tf_graph.py     the TensorFlow 1 graph of the last two: tf_network.py, the network; tf_images.py, its preprocessing
-checking.py     the comparison with PyTorch on images
-card.py         the model card beside the file
-export.py       the steps in order
+    request.py      the options, checked before anything is loaded
+    format.py       the interface of the format modules
+    graph.py        preprocessing, network and softmax as one graph (torch.export)
+    pixels.py       the recipe's evaluation preprocessing as a torch module
+    pt2.py, onnx.py, safetensors.py, savedmodel.py, frozen_pb.py      one format each
+    tf_graph.py     the TensorFlow 1 graph of the last two: tf_network.py, the network; tf_images.py, its preprocessing
+    checking.py     the comparison with PyTorch on images
+    card.py         the model card beside the file
+
+export.py takes these steps in order.
 """

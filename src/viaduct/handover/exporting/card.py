@@ -1,4 +1,4 @@
-"""The model card beside an exported file: NAME.json for programs, NAME.md for people."""
+"""The model card beside an exported file: FILE.json for programs, FILE.md for people."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths, shorter_side_then_centre
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.checking import Outcome
+from viaduct.handover.exporting.checking import CheckResult
 from viaduct.handover.exporting.format import FileDescription
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.json_records import finite_or_null
 
 CROPS: dict[Any, str] = {
@@ -31,7 +31,7 @@ CROPS: dict[Any, str] = {
 
 
 def build_card(
-    classifier: Classifier, request: Request, description: FileDescription, outcome: Outcome | None, path: Path
+    classifier: Classifier, request: ExportRequest, description: FileDescription, check: CheckResult | None, path: Path
 ) -> Any:
     """Return the model card of an exported file as JSON data; `path` is the file's temporary path."""
     card = {
@@ -51,7 +51,7 @@ def build_card(
         "preprocessing": describe_preprocessing(classifier, request),
         "precision": request.precision,
         "batch_norms_folded": request.fold,
-        "check": describe_check(outcome),
+        "check": describe_check(check),
         "versions": {"viaduct": __version__, "torch": str(torch.__version__)},
         **description.facts,
         "labels": list(classifier.labels),
@@ -59,25 +59,25 @@ def build_card(
     return finite_or_null(card)
 
 
-def describe_check(outcome: Outcome | None) -> Any:
+def describe_check(check: CheckResult | None) -> Any:
     """Return the comparison with PyTorch, or the text `not checked`."""
-    if outcome is None:
+    if check is None:
         return "not checked"
-    absolute, relative = outcome.tolerance
+    absolute, relative = check.tolerance
     return {
-        "runtime": outcome.runtime,
-        "images": outcome.images,
-        "origin": outcome.origin,
-        "largest_difference_of_probabilities": outcome.largest,
-        "largest_difference_of_logarithms": outcome.largest_log,
-        "equal_top1": outcome.equal,
-        "ties": outcome.ties,
+        "runtime": check.runtime,
+        "images": check.images,
+        "origin": check.origin,
+        "largest_difference_of_probabilities": check.largest_difference,
+        "largest_difference_of_logarithms": check.largest_log_difference,
+        "equal_top1": check.same_top1,
+        "ties": check.ties,
         "tolerance": {"absolute": absolute, "relative": relative},
-        "outputs_differ_between_images": outcome.distinct,
+        "outputs_differ_between_images": check.images_differ,
     }
 
 
-def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str, Any]:
+def describe_preprocessing(classifier: Classifier, request: ExportRequest) -> dict[str, Any]:
     """Describe the evaluation preprocessing in words and numbers, and state whether the graph contains it."""
     source, size = classifier.recipe.data, classifier.size
     inside = request.form != "safetensors" and request.input != "tensor"
@@ -94,7 +94,7 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
             words += " The recipe decodes large JPEGs at a fraction of their size (decode=fast); the graph does not."
         return {**facts, "name": source.preprocess, "words": words, "mean": reference.mean, "scale": reference.scale}
     assert isinstance(source, Images)
-    height, width = classifier.memory_shape or (size, size)
+    height, width = classifier.fixed_image_shape or (size, size)
     facts |= {"name": source.name, "image_height": height, "image_width": width}
     resize = "" if (height, width) == (size, size) else f", then resize bilinearly to {size}x{size}"
     if source.normalise == "per_image":

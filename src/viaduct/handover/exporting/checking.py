@@ -1,10 +1,10 @@
 """Comparison of an exported file with PyTorch on images.
 
     images = find_images(classifier, request)           a folder of the user, validation images, or built-in shapes
-    outcome = compare(runner, classifier, request, images)
+    check_result = compare(runner, classifier, request, images)
 
-The expected probabilities are those of the trained network in PyTorch: float32, norms not folded, the recipe's own
-preprocessing.
+The expected probabilities are those of the trained network in PyTorch: in float32, with its batch norms, after the
+recipe's preprocessing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.errors import BadData, BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.preparing import fit_pixels
 from viaduct.handover.validation_images import read_validation
 
@@ -37,7 +37,7 @@ Value = TypeVar("Value")
 # Allowed differences by precision: absolute, and relative to a probability or to its logarithm.
 TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}
 MIN_PROBABILITY = 1e-30  # logarithms of smaller ones are not compared, because float32 has few digits for these
-BATCH = 8  # for graphs without a fixed batch size
+BATCH = 8  # batch size for graphs without a fixed one
 SUFFIXES = (".jpg", ".jpeg", ".png")
 WEAK_CHECK_NOTE = (
     "Attention: PyTorch gives all of these images nearly the same probabilities, so that this shows little; check with "
@@ -58,33 +58,33 @@ class CheckImages:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """Result of comparing an exported graph with PyTorch."""
 
     runtime: str
     images: int
     origin: str
-    largest: float  # absolute difference of a probability
-    largest_log: float  # difference of a probability's logarithm, which also shows differences of small probabilities
-    equal: int  # images with the same most probable class
-    ties: int  # images with another one, but both classes are equally probable within the tolerance
-    tolerance: tuple[float, float]
-    distinct: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
+    largest_difference: float  # absolute difference of a probability
+    largest_log_difference: float  # difference of a logarithm of a probability, which shows small probabilities, too
+    same_top1: int  # images with the same most probable class
+    ties: int  # images with another most probable class, if both are equally probable within the tolerance
+    tolerance: tuple[float, float]  # absolute and relative, as in TOLERANCES
+    images_differ: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
 
     def __str__(self) -> str:
         absolute, relative = self.tolerance
         ties = f" ({self.ties} tie{'s' if self.ties != 1 else ''})" if self.ties else ""
         images = f"{self.images:,} image{'s' if self.images != 1 else ''}"
-        note = "" if self.distinct else f" {WEAK_CHECK_NOTE}"
+        note = "" if self.images_differ else f" {WEAK_CHECK_NOTE}"
         return (
             f"Checked in {self.runtime} against PyTorch on {images} ({self.origin}): "
-            f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * relative:g} %), "
-            f"their logarithms by {self.largest_log:.2g}, "
-            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}.{note}"
+            f"probabilities differ by at most {self.largest_difference:.2g} "
+            f"(allowed: {absolute:g} + {100 * relative:g} %), their logarithms by {self.largest_log_difference:.2g}, "
+            f"top-1 equal on {self.same_top1:,} of {self.images:,}{ties}.{note}"
         )
 
 
-def find_images(classifier: Classifier, request: Request) -> CheckImages:
+def find_images(classifier: Classifier, request: ExportRequest) -> CheckImages:
     """Return the images of --check-images, the run's validation images, or the built-in shapes."""
     count = request.check_count
     if request.check_images is not None:
@@ -101,7 +101,7 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
 
 
 def read_folder(folder: Path, count: int) -> CheckImages:
-    """Return the first JPEG and PNG files of a folder, by suffix, or a single file."""
+    """Return the first `count` JPEG and PNG files of a folder, found by suffix, or a single file."""
     files = [folder]
     if not folder.is_file():
         files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
@@ -118,7 +118,7 @@ def read_folder(folder: Path, count: int) -> CheckImages:
     return CheckImages(tuple(encoded), f"of {folder}")
 
 
-def compare(runner: Runner, classifier: Classifier, request: Request, images: CheckImages) -> Outcome:
+def compare(runner: Runner, classifier: Classifier, request: ExportRequest, images: CheckImages) -> CheckResult:
     """Compare PyTorch and the exported graph; raise WrongResult if they differ by more than the tolerance.
 
     A different most probable class is allowed in a tie: if both classes are equally probable within the tolerance.
@@ -142,24 +142,24 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
     allowed_logs = relative * np.maximum(1, np.abs(logs))
     same = expected.argmax(1) == classes
     tied = expected.max(1) - expected[np.arange(len(expected)), classes] <= 2 * allowed.max(1)
-    outcome = Outcome(
+    check_result = CheckResult(
         runtime=runner.runtime,
         images=len(expected),
         origin=images.origin,
-        largest=float(difference.max()) if np.isfinite(probabilities).all() else float("nan"),
-        largest_log=float(log_difference.max()),
-        equal=int(same.sum()),
+        largest_difference=float(difference.max()) if np.isfinite(probabilities).all() else float("nan"),
+        largest_log_difference=float(log_difference.max()),
+        same_top1=int(same.sum()),
         ties=int((~same & tied).sum()),
         tolerance=tolerance,
-        distinct=is_distinct(expected, allowed),
+        images_differ=is_distinct(expected, allowed),
     )
     is_within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for NaN
     if not is_within or not (same | tied).all():
         hints = ["Nothing was written."]
         if request.precision == "fp16":
             hints.append("float16 may be too inaccurate for this network: try --precision fp32.")
-        raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", *hints)
-    return outcome
+        raise WrongResult(f"the exported graph does not compute what PyTorch does. {check_result}", *hints)
+    return check_result
 
 
 def is_distinct(expected: Floats, allowed: Floats) -> bool:
@@ -176,7 +176,7 @@ def compute_expected(classifier: Classifier, encoded: Sequence[bytes]) -> Floats
 
 
 def prepare(classifier: Classifier, encoded: bytes) -> Floats:
-    """Return the network's input, 3 x size x size; decoded exactly even if the recipe decodes `fast`."""
+    """Return the network's input, 3 x size x size; a JPEG is decoded exactly even if the recipe decodes `fast`."""
     source = classifier.recipe.data
     if isinstance(source, Records) and (png.is_png(encoded) or jpeg.is_jpeg(encoded)):
         prepared = preprocess.prepare_image(source.preprocess, encoded, size=source.size, mode="exact", normalised=True)
@@ -186,7 +186,7 @@ def prepare(classifier: Classifier, encoded: bytes) -> Floats:
 
 
 def run_graph(
-    runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
+    runner: Runner, classifier: Classifier, request: ExportRequest, encoded: Sequence[bytes]
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Return the graph's probabilities and classes, in the order of the images."""
     probabilities = np.zeros((len(encoded), len(classifier.labels)), np.float32)
@@ -199,7 +199,7 @@ def run_graph(
 
 
 def make_batches(
-    runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
+    runner: Runner, classifier: Classifier, request: ExportRequest, encoded: Sequence[bytes]
 ) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches for the graph's input, each with the indices of its images.
 
@@ -217,24 +217,24 @@ def make_batches(
             yield list(indices), build_batch(runner, classifier, request, [encoded[index] for index in filled])
 
 
-def build_batch(runner: Runner, classifier: Classifier, request: Request, images: list[bytes]) -> Batch:
-    """Return an input of the graph: encoded images, their pixels, or the prepared tensor."""
+def build_batch(runner: Runner, classifier: Classifier, request: ExportRequest, images: list[bytes]) -> Batch:
+    """Return the graph's input: encoded images, their pixels, or the prepared tensor, as the request says."""
     if request.input == "image-bytes":
-        has_fixed_size = classifier.memory_shape is not None
+        has_fixed_size = classifier.fixed_image_shape is not None
         return [encode_png(decode_for_graph(classifier, data)) for data in images] if has_fixed_size else images
     if request.input == "pixels":
         return np.stack([decode_for_graph(classifier, data) for data in images])
     prepared = np.stack([prepare(classifier, data) for data in images])
-    return np.ascontiguousarray(prepared.transpose(0, 2, 3, 1)) if runner.channels_last else prepared
+    return np.ascontiguousarray(prepared.transpose(0, 2, 3, 1)) if runner.takes_nhwc else prepared
 
 
 def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint8]:
-    """Decode an image as in evaluation; for recipes of images in memory, resize it to their size."""
+    """Decode an image as in evaluation; for recipes of images in arrays, resize it to their size."""
     source = classifier.recipe.data
     if isinstance(source, Records):
         return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling)
-    if classifier.memory_shape is not None:
-        return fit_pixels(decode_image(data), classifier.memory_shape)
+    if classifier.fixed_image_shape is not None:
+        return fit_pixels(decode_image(data), classifier.fixed_image_shape)
     raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
 
 

@@ -15,9 +15,9 @@ from viaduct.errors import ViaductError
 from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.card import build_card, list_files, render_markdown
-from viaduct.handover.exporting.checking import Outcome, compare, find_images
+from viaduct.handover.exporting.checking import CheckResult, compare, find_images
 from viaduct.handover.exporting.format import FileDescription, Format, load_format
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 
 class NoRuntime(ViaductError):
@@ -32,10 +32,10 @@ class Exported:
     cards: tuple[Path, Path]  # paths of the model card: JSON and Markdown
     size: int  # bytes
     description: FileDescription
-    outcome: Outcome | None  # of the check; None if it was not checked
+    check_result: CheckResult | None  # None: not checked
 
 
-def export(classifier: Classifier, request: Request) -> Exported:
+def export(classifier: Classifier, request: ExportRequest) -> Exported:
     """Write a classifier in another format, check it, and write its card; leave no files if one of these fails."""
     format_module = load_format(request.form)
     require_packages(format_module, request)
@@ -44,10 +44,10 @@ def export(classifier: Classifier, request: Request) -> Exported:
     with stage_folder(request.out) as folder:
         path = folder / request.out.name
         description = format_module.write(classifier, request, path)
-        outcome = None
+        check_result = None
         if images is not None:
-            outcome = compare(format_module.open_runner(path, classifier), classifier, request, images)
-        card = build_card(classifier, request, description, outcome, path)
+            check_result = compare(format_module.open_runner(path, classifier), classifier, request, images)
+        card = build_card(classifier, request, description, check_result, path)
         staged = [folder / file.name for file in request.cards]
         staged[0].write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
         staged[1].write_text(render_markdown(card), "utf-8")
@@ -55,10 +55,10 @@ def export(classifier: Classifier, request: Request) -> Exported:
         with ignore_interrupts():  # so that Ctrl-C does not leave a part of the files
             for source, target in ((path, request.out), *zip(staged, request.cards, strict=True)):
                 move_into_place(source, target, folder)
-    return Exported(request.out, request.cards, size, description, outcome)
+    return Exported(request.out, request.cards, size, description, check_result)
 
 
-def require_packages(format_module: Format, request: Request) -> None:
+def require_packages(format_module: Format, request: ExportRequest) -> None:
     """Raise MissingExtra or NoRuntime if a package for writing or checking the format is not installed."""
     for package in format_module.WRITER_PACKAGES:
         if not is_installed(package):

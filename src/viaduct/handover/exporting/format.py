@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 Batch: TypeAlias = npt.NDArray[Any] | Sequence[bytes]
-"""Pixels, prepared images or encoded images."""
-Answers: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+"""Input of a graph: pixels, prepared images or encoded images."""
+Predictions: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 """Probabilities and classes of a batch."""
 
 
 @dataclass(frozen=True)
-class Port:
+class TensorInfo:
     """Input or output of the graph, for the model card."""
 
     name: str
@@ -36,8 +36,8 @@ class Port:
 class FileDescription:
     """Inputs and outputs of the graph in an exported file, and further facts about the file, for the model card."""
 
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -45,18 +45,18 @@ class Runner(Protocol):
     """Exported file, opened in the runtime it was written for."""
 
     runtime: str  # name and version
-    channels_last: bool  # True: prepared images are N x height x width x 3
+    takes_nhwc: bool  # True: prepared images are N x height x width x 3
 
-    def run(self, batch: Batch) -> Answers: ...
+    def run(self, batch: Batch) -> Predictions: ...
 
 
 class Format(Protocol):
     """Interface of a module in this folder that writes one format."""
 
-    WRITER_PACKAGES: tuple[str, ...]  # needed to write it
-    RUNNER_PACKAGES: tuple[str, ...]  # needed to run it
+    WRITER_PACKAGES: tuple[str, ...]  # packages that are needed to write a file
+    RUNNER_PACKAGES: tuple[str, ...]  # packages that are needed to run it
 
-    def write(self, classifier: Classifier, request: Request, path: Path) -> FileDescription: ...
+    def write(self, classifier: Classifier, request: ExportRequest, path: Path) -> FileDescription: ...
 
     def open_runner(self, path: Path, classifier: Classifier) -> Runner: ...
 
@@ -67,16 +67,16 @@ def load_format(form: str) -> Format:
     return cast(Format, module)
 
 
-def describe_ports(
-    classifier: Classifier, request: Request, shape: tuple[int, int] | None
-) -> tuple[Port, tuple[Port, ...]]:
-    """Return input and outputs of a graph; `shape` is height and width of pixels, if fixed."""
+def describe_tensors(
+    classifier: Classifier, request: ExportRequest, shape: tuple[int, int] | None
+) -> tuple[TensorInfo, tuple[TensorInfo, ...]]:
+    """Describe input and outputs of a graph; `shape` is height and width of pixels, None if they are variable."""
     batch: int | str = request.batch or "batch"
     height, width = shape or ("height", "width")
     inputs = {
-        "tensor": Port("inputs", (batch, 3, classifier.size, classifier.size), "float32"),
-        "pixels": Port("pixels", (batch, height, width, 3), "uint8"),
-        "image-bytes": Port("image_bytes", ("length",), "uint8"),
+        "tensor": TensorInfo("inputs", (batch, 3, classifier.size, classifier.size), "float32"),
+        "pixels": TensorInfo("pixels", (batch, height, width, 3), "uint8"),
+        "image-bytes": TensorInfo("image_bytes", ("length",), "uint8"),
     }
-    outputs = (Port("probabilities", (batch, len(classifier.labels)), "float32"), Port("classes", (batch,), "int64"))
-    return inputs[request.input], outputs
+    probabilities = TensorInfo("probabilities", (batch, len(classifier.labels)), "float32")
+    return inputs[request.input], (probabilities, TensorInfo("classes", (batch,), "int64"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from viaduct.atomic_files import write_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, FileDescription
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.format import Batch, FileDescription, Predictions
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.exporting.tf_graph import INPUT, OUTPUTS, build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
@@ -20,7 +20,7 @@ WRITER_PACKAGES = ("tensorflow",)
 RUNNER_PACKAGES = ("tensorflow",)
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
+def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDescription:
     """Write the graph."""
     built = build_graph(classifier, request)
     write_file(path, built.graph.as_graph_def().SerializeToString())
@@ -31,7 +31,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> FileDescripti
 class FrozenGraph:
     """.pb file opened in a TensorFlow 1 session."""
 
-    channels_last = True
+    takes_nhwc = True
 
     def __init__(self, path: Path, classifier: Classifier) -> None:
         tf = import_tensorflow()
@@ -41,7 +41,7 @@ class FrozenGraph:
             tf.import_graph_def(definition, name="")
         self.session: Any = tf.compat.v1.Session(graph=graph)
 
-    def run(self, batch: Batch) -> Answers:
+    def run(self, batch: Batch) -> Predictions:
         fetches = {name: f"{name}:0" for name in OUTPUTS}
         return convert_outputs(self.session.run(fetches, {f"{INPUT}:0": convert_batch(batch)}))
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, ViaductError, is_out_of_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.pixels import Pixels, build_pixels
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.pixels import PixelPreprocessing, build_preprocessing
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.folding import fold_batch_norms
 
 OUTPUTS = ("probabilities", "classes")
@@ -34,8 +34,8 @@ class CannotExport(ViaductError):
     """The network cannot be exported to a format."""
 
 
-class Network(nn.Module):
-    """Network with float32 inputs and outputs that computes in a given precision."""
+class CastNetwork(nn.Module):
+    """CastNetwork with float32 inputs and outputs that computes in a given precision."""
 
     def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
         super().__init__()
@@ -47,9 +47,9 @@ class Network(nn.Module):
 
 
 class ExportedModule(nn.Module):
-    """Network with preprocessing and softmax: pixels in, probabilities out."""
+    """CastNetwork with preprocessing and softmax: pixels in, probabilities out."""
 
-    def __init__(self, prepare: Pixels | None, network: Network) -> None:
+    def __init__(self, prepare: PixelPreprocessing | None, network: CastNetwork) -> None:
         super().__init__()
         self.prepare, self.network = prepare, network
 
@@ -63,18 +63,18 @@ class ExportedModule(nn.Module):
         return torch.softmax(logits, 1), torch.argmax(logits, 1)
 
 
-def build_network(classifier: Classifier, request: Request) -> Network:
+def build_network(classifier: Classifier, request: ExportRequest) -> CastNetwork:
     """Return a copy of the network, folded if requested, in the requested precision."""
     network = classifier.network
     network = fold_batch_norms(network, classifier.size) if request.fold else copy.deepcopy(network)
     check_logits(network, classifier)
     compute = torch.float16 if request.precision == "fp16" else torch.float32
     contiguous: nn.Module = network.to(compute, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return Network(contiguous, compute).eval()
+    return CastNetwork(contiguous, compute).eval()
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Raise BadValue if the network, which may be the user's own, fails or returns no row of logits for each image."""
+    """Raise BadValue if the network, which may be the user's own, fails or does not return a row of logits an image."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
@@ -88,10 +88,10 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
         raise BadValue(f"the network gives {output} for {EXAMPLE_BATCH} images, not a tensor of shape {expected}.")
 
 
-def build_module(classifier: Classifier, request: Request) -> ExportedModule:
+def build_module(classifier: Classifier, request: ExportRequest) -> ExportedModule:
     """Build the module that is exported."""
     takes_pixels = request.input in ("pixels", "image-bytes")
-    prepare = build_pixels(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
+    prepare = build_preprocessing(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
     return ExportedModule(prepare, build_network(classifier, request)).eval().requires_grad_(False)
 
 

@@ -17,7 +17,7 @@ from viaduct.atomic_files import write_file
 from viaduct.devices.base import summarise_error
 from viaduct.errors import BadValue, is_out_of_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, FileDescription, Port, describe_ports
+from viaduct.handover.exporting.format import Batch, FileDescription, Predictions, TensorInfo, describe_tensors
 from viaduct.handover.exporting.graph import (
     OUTPUTS,
     CannotExport,
@@ -25,15 +25,15 @@ from viaduct.handover.exporting.graph import (
     silence_exporters,
     trace,
 )
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 WRITER_PACKAGES = ("onnx", "onnxscript")
 RUNNER_PACKAGES = ("onnxruntime",)
-NEWEST_OPSET, OLDEST_OPSET = 25, 18  # that onnxscript 0.7 supports
-DECODER_OPSET = 20  # the first that has ImageDecoder
+NEWEST_OPSET, OLDEST_OPSET = 25, 18  # range of the opsets that onnxscript 0.7 supports
+DECODER_OPSET = 20  # the first opset that has ImageDecoder
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
+def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDescription:
     """Write the graph with its weights; for image bytes, the graph for pixels with a decoder before it."""
     opset = choose_opset(request)
     takes_bytes = request.input == "image-bytes"
@@ -41,20 +41,23 @@ def write(classifier: Classifier, request: Request, path: Path) -> FileDescripti
         require_image_decoder(request)
     module = build_module(classifier, request)  # preprocessing, network and softmax
     program = trace(module, classifier, 1 if takes_bytes else request.batch)
-    graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
+    graph_input, outputs = describe_tensors(classifier, request, module.pixels_shape)
     # For image bytes, pixels are traced; the decoder that makes them is inserted afterwards.
-    traced_input = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else graph_input
+    traced_input = TensorInfo("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else graph_input
     model = convert(program, traced_input.name, opset)
     name_sizes(model, traced_input)
     if takes_bytes:
         put_decoder_first(model)
-        outputs = tuple(Port(output.name, (1, *output.shape[1:]), output.dtype) for output in outputs)
+        outputs = tuple(TensorInfo(output.name, (1, *output.shape[1:]), output.dtype) for output in outputs)
     write_file(path, model.SerializeToString())
     return FileDescription((graph_input,), outputs, {"opset": opset, "ir_version": model.ir_version})
 
 
-def choose_opset(request: Request) -> int:
-    """Return the newest opset that the exporter and the installed onnx support, or that of --opset if possible."""
+def choose_opset(request: ExportRequest) -> int:
+    """Return the opset of --opset, or the newest that the exporter and the installed onnx support.
+
+    Raise BadValue if they do not support the requested one.
+    """
     import onnx
 
     newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
@@ -89,7 +92,7 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
     return converted.model_proto
 
 
-def name_sizes(model: Any, graph_input: Port) -> None:
+def name_sizes(model: Any, graph_input: TensorInfo) -> None:
     """Rename variable sizes from the exporter's names, such as s77, to those of `graph_input`, such as batch."""
     graph = model.graph
     (value,) = graph.input
@@ -101,7 +104,7 @@ def name_sizes(model: Any, graph_input: Port) -> None:
                 dim.dim_param = names[dim.dim_param]
 
 
-def require_image_decoder(request: Request) -> None:
+def require_image_decoder(request: ExportRequest) -> None:
     """Raise BadValue for batches of several images, and CannotExport if ONNX Runtime cannot run ImageDecoder."""
     if request.batch not in (None, 1):
         raise BadValue(f"--batch {request.batch}: ImageDecoder takes one image at a time.", "Leave --batch out.")
@@ -143,7 +146,7 @@ def put_decoder_first(model: Any) -> None:
 class Session:
     """.onnx file opened in ONNX Runtime on the CPU."""
 
-    channels_last = False  # a prepared tensor is N x 3 x height x width
+    takes_nhwc = False  # a prepared tensor is N x 3 x height x width
 
     def __init__(self, path: Path, classifier: Classifier) -> None:
         import onnxruntime
@@ -158,7 +161,7 @@ class Session:
                 f"{self.runtime} cannot open the graph: {summarise_error(error)}", "Try a lower --opset."
             ) from error
 
-    def run(self, batch: Batch) -> Answers:
+    def run(self, batch: Batch) -> Predictions:
         (graph_input,) = self.session.get_inputs()
         inputs = [batch] if isinstance(batch, np.ndarray) else [np.frombuffer(data, np.uint8) for data in batch]
         probabilities, classes = zip(

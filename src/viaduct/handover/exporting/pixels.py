@@ -1,10 +1,10 @@
 """A recipe's evaluation preprocessing as a torch module, for graphs whose input is decoded pixels.
 
-    pixels = build_pixels(recipe.data, image_shape=None)
+    pixels = build_preprocessing(recipe.data, image_shape=None)
     pixels(torch.uint8 N x H x W x 3)                       float32 N x 3 x size x size, normalised
 
 The arithmetic is that of data/preprocess.py and data/geometry.py, in float32 and in the same order, with tensors
-instead of numbers, so that height and width are variable in the graph. For recipes of images in memory they are fixed.
+instead of numbers, so that height and width are variable in the graph. For recipes of images in arrays they are fixed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from viaduct.data.views import central_four_fifths, central_seven_eighths
 from viaduct.errors import BadValue
 
 
-class Pixels(nn.Module):
+class PixelPreprocessing(nn.Module):
     """Module that crops, resizes and normalises decoded images; `shape` is their height and width, if fixed."""
 
     shape: tuple[int, int] | None = None
 
 
-def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
-    """Build the module for a recipe's images; `image_shape` is the size of images in memory."""
+def build_preprocessing(source: Source, image_shape: tuple[int, int] | None) -> PixelPreprocessing:
+    """Build the module for a recipe's images; `image_shape` is the size of images in arrays, if the run recorded it."""
     if isinstance(source, Records):
         refuse_pillow_views(source)
-        return RecordPixels(source.preprocess, source.size)
+        return RecordPreprocessing(source.preprocess, source.size)
     if isinstance(source, Images):
-        return MemoryPixels(source, image_shape or source.image_shape or (source.size, source.size))
+        return ArrayPreprocessing(source, image_shape or source.image_shape or (source.size, source.size))
     raise BadValue(f"images of a {type(source).__name__} recipe have no preprocessing that a graph could contain.")
 
 
@@ -41,12 +41,12 @@ def refuse_pillow_views(source: Records) -> None:
     """Raise BadValue for the preprocessing of a network of torchvision or timm, which a graph cannot contain."""
     if find_preprocessing(source.preprocess).pillow_views:
         raise BadValue(
-            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
+            "a graph cannot contain the preprocessing of networks of torchvision and timm, which resize with Pillow.",
             "Export the network alone: --input tensor.",
         )
 
 
-class RecordPixels(Pixels):
+class RecordPreprocessing(PixelPreprocessing):
     """Evaluation preprocessing of one of the references, after decoding."""
 
     mean: Tensor
@@ -111,8 +111,8 @@ def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, weight:
     return before + (after - before) * weight.view(-1, *[1] * (3 - axis))
 
 
-class MemoryPixels(Pixels):
-    """Evaluation preprocessing of images in memory: normalise, then resize."""
+class ArrayPreprocessing(PixelPreprocessing):
+    """Evaluation preprocessing of images in arrays: normalise, then resize."""
 
     mean: Tensor
     scale: Tensor

@@ -13,15 +13,15 @@ import torch
 
 from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, FileDescription, describe_ports
+from viaduct.handover.exporting.format import Batch, FileDescription, Predictions, describe_tensors
 from viaduct.handover.exporting.graph import build_module, silence_exporters, trace
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 
 WRITER_PACKAGES: tuple[str, ...] = ()
 RUNNER_PACKAGES: tuple[str, ...] = ()
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
+def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDescription:
     """Write the graph and its weights."""
     module = build_module(classifier, request)
     program = trace(module, classifier, request.batch)
@@ -30,7 +30,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> FileDescripti
         torch.export.save(program, archive)
     with replace_file(path) as file:
         file.write(archive.getbuffer())
-    graph_input, outputs = describe_ports(classifier, request, module.pixels_shape)
+    graph_input, outputs = describe_tensors(classifier, request, module.pixels_shape)
     return FileDescription((graph_input,), outputs)
 
 
@@ -38,13 +38,13 @@ class Program:
     """.pt2 file opened in PyTorch."""
 
     runtime = f"torch {torch.__version__}"
-    channels_last = False
+    takes_nhwc = False
 
     def __init__(self, path: Path, classifier: Classifier) -> None:
         with silence_exporters():
             self.module: Any = torch.export.load(str(path)).module()
 
-    def run(self, batch: Batch) -> Answers:
+    def run(self, batch: Batch) -> Predictions:
         with torch.inference_mode():
             probabilities, classes = self.module(torch.from_numpy(batch))
         return probabilities.numpy(), classes.numpy()

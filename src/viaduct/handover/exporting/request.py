@@ -9,7 +9,7 @@ from typing import Literal
 from viaduct.errors import BadValue
 from viaduct.path_errors import refuse_impossible, refuse_replacing_special_file
 
-Form = Literal["onnx", "pt2", "safetensors", "savedmodel", "frozen-pb"]
+FormatName = Literal["onnx", "pt2", "safetensors", "savedmodel", "frozen-pb"]
 Input = Literal["pixels", "tensor", "image-bytes"]
 Precision = Literal["fp32", "fp16"]
 
@@ -25,16 +25,16 @@ WEIGHTS_ONLY = "A .safetensors file holds the weights as they were trained, and 
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """Options of one export."""
 
-    form: Form  # the format, --to
+    form: FormatName  # the format, --to
     out: Path
     input: Input  # what the graph takes
     batch: int | None = None  # fixed batch size; None: any
     precision: Precision = "fp32"
     fold: bool = False
-    opset: int | None = None  # of ONNX; None: the newest that the exporter and onnx support
+    opset: int | None = None  # version of ONNX's operators; None: the newest that the exporter and onnx support
     check: bool = True
     check_images: Path | None = None
     check_count: int = 64
@@ -47,7 +47,7 @@ class Request:
         return self.out.with_name(self.out.name + ".json"), self.out.with_name(self.out.name + ".md")
 
 
-def choose_input(form: Form, requested: Input | None) -> Input:
+def choose_input(form: FormatName, requested: Input | None) -> Input:
     """Return the kind of input of the graph: the requested one, or the format's default."""
     possible = INPUTS[form]
     if not possible:
@@ -68,7 +68,7 @@ def parse_batch(text: str) -> int | None:
     return int(text)
 
 
-def check_request(request: Request) -> None:
+def check_request(request: ExportRequest) -> None:
     """Raise BadValue for options that do not go together, and for output paths that are in use."""
     form, out = request.form, request.out
     if form == "safetensors":

@@ -11,8 +11,8 @@ from typing import Any
 from viaduct.devices.base import summarise_error
 from viaduct.errors import DiskFull
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, FileDescription
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.format import Batch, FileDescription, Predictions
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.exporting.tf_graph import build_graph, convert_batch, convert_outputs
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
@@ -21,7 +21,7 @@ RUNNER_PACKAGES = ("tensorflow",)
 SIGNATURES = ("predict", "serving_default")
 
 
-def write(classifier: Classifier, request: Request, path: Path) -> FileDescription:
+def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDescription:
     """Write the folder."""
     tf = import_tensorflow()
     v1 = tf.compat.v1
@@ -50,7 +50,7 @@ def write(classifier: Classifier, request: Request, path: Path) -> FileDescripti
 class SavedModel:
     """Signature `predict` of a SavedModel opened in TensorFlow 2."""
 
-    channels_last = True
+    takes_nhwc = True
 
     def __init__(self, path: Path, classifier: Classifier) -> None:
         self.tf = import_tensorflow()
@@ -59,7 +59,7 @@ class SavedModel:
         self.predict: Any = self.loaded.signatures["predict"]
         ((self.key, _),) = self.predict.structured_input_signature[1].items()
 
-    def run(self, batch: Batch) -> Answers:
+    def run(self, batch: Batch) -> Predictions:
         return convert_outputs(self.predict(**{self.key: self.tf.constant(convert_batch(batch))}))
 
 

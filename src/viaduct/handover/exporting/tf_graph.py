@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Answers, Batch, FileDescription, Port
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.format import Batch, FileDescription, Predictions, TensorInfo
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.exporting.tf_images import prepare_encoded
 from viaduct.handover.exporting.tf_network import import_tensorflow, trace_network, translate
 
@@ -26,7 +26,7 @@ OUTPUTS = ("classes", "probabilities")
 
 @dataclass(frozen=True)
 class TensorFlowGraph:
-    """Graph with its input and outputs."""
+    """TensorFlow graph with its input and outputs."""
 
     graph: Any
     key: str  # name of the input in a SavedModel's signature
@@ -35,7 +35,7 @@ class TensorFlowGraph:
     description: FileDescription
 
 
-def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
+def build_graph(classifier: Classifier, request: ExportRequest) -> TensorFlowGraph:
     """Build the TensorFlow 1 graph of the network, with preprocessing if the input is encoded images."""
     tf = import_tensorflow()
     program = trace_network(classifier, request)
@@ -53,10 +53,10 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
     batch: int | str = request.batch or "batch"
     key = "image_bytes" if takes_bytes else "input"
     dtype = describe_strings(classifier) if takes_bytes else "float32"
-    input_port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
+    input_port = TensorInfo(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
     output_ports = (
-        Port("classes", (batch,), "int64"),
-        Port("probabilities", (batch, len(classifier.labels)), "float32"),
+        TensorInfo("classes", (batch,), "int64"),
+        TensorInfo("probabilities", (batch, len(classifier.labels)), "float32"),
     )
     description = FileDescription((input_port,), output_ports, {"tensorflow": tf.__version__})
     return TensorFlowGraph(graph, key, placeholder, outputs, description)
@@ -64,7 +64,7 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
 
 def describe_strings(classifier: Classifier) -> str:
     """Return the type of the graph's input strings for the model card."""
-    shape = classifier.memory_shape
+    shape = classifier.fixed_image_shape
     return "string (JPEG, PNG)" if shape is None else f"string (JPEG, PNG of {shape[1]}x{shape[0]} pixels, no other)"
 
 
@@ -85,5 +85,5 @@ def convert_batch(batch: Batch) -> Any:
     return batch if isinstance(batch, np.ndarray) else np.array(list(batch), dtype=object)
 
 
-def convert_outputs(outputs: dict[str, Any]) -> Answers:
+def convert_outputs(outputs: dict[str, Any]) -> Predictions:
     return np.asarray(outputs["probabilities"]), np.asarray(outputs["classes"])

@@ -21,8 +21,8 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
     if isinstance(source, Records):
         prepared = tf.map_fn(lambda data: prepare_record(tf, source, data), encoded, fn_output_signature=tf.float32)
     elif isinstance(source, Images):
-        shape = (*(classifier.memory_shape or (size, size)), 3)
-        prepared = tf.map_fn(  # a graph for images in memory accepts a single size
+        shape = (*(classifier.fixed_image_shape or (size, size)), 3)
+        prepared = tf.map_fn(  # a graph for images in arrays accepts a single size
             lambda data: tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), shape),
             encoded,
             fn_output_signature=tf.uint8,

@@ -1,4 +1,4 @@
-"""Translate a network's graph to a TensorFlow 1 graph, channels last, with its weights as constants.
+"""Translate a network's graph to a TensorFlow 1 graph in NHWC layout, with its weights as constants.
 
     program = trace_network(classifier, request)                   core aten operators
     with tf.Graph().as_default():
@@ -32,9 +32,10 @@ from viaduct.handover.exporting.graph import (
     export_module,
     silence_exporters,
 )
-from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.request import ExportRequest
 from viaduct.models.padding import same_padding
 
+# Operators that only check a value, and are left out.
 IGNORED = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default")
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 # TensorFlow's functions for elementwise operators without further arguments.
@@ -60,7 +61,7 @@ def import_tensorflow() -> Any:
     return tf
 
 
-def trace_network(classifier: Classifier, request: Request) -> torch.export.ExportedProgram:
+def trace_network(classifier: Classifier, request: ExportRequest) -> torch.export.ExportedProgram:
     """Return the network as a graph of core aten operators."""
     example = torch.zeros(request.batch or EXAMPLE_BATCH, 3, classifier.size, classifier.size)
     sizes = {} if request.batch else {0: torch.export.Dim("batch", min=1)}
@@ -72,10 +73,10 @@ def trace_network(classifier: Classifier, request: Request) -> torch.export.Expo
 
 @dataclass(frozen=True)
 class Value:
-    """TensorFlow tensor for a value of the graph; its channels are the second axis, or the last if `channels_last`."""
+    """TensorFlow tensor for a value of the graph, in NHWC layout if `is_nhwc`, otherwise in PyTorch's layout."""
 
     tensor: Any
-    channels_last: bool = False
+    is_nhwc: bool = False
 
 
 class Translator:
@@ -88,7 +89,7 @@ class Translator:
     def __init__(self, program: torch.export.ExportedProgram, images_NHWC: Any) -> None:
         self.tf = import_tensorflow()
         self.program = program
-        self.images = Value(images_NHWC, channels_last=True)
+        self.images = Value(images_NHWC, is_nhwc=True)
         self.values: dict[fx.Node, Any] = {}
         self.weights = {
             name: (program.state_dict | dict(program.constants))[target]
@@ -154,12 +155,12 @@ class Translator:
     def to_nchw(self, value: Any) -> Any:
         """Return a tensor in PyTorch's layout."""
         value = self.tensor(value)
-        return self.tf.transpose(value.tensor, TO_NCHW) if value.channels_last else value.tensor
+        return self.tf.transpose(value.tensor, TO_NCHW) if value.is_nhwc else value.tensor
 
     def to_nhwc(self, value: Any) -> Any:
-        """Return a tensor of rank 4 with its channels last."""
+        """Return a tensor of rank 4 in NHWC layout."""
         value = self.tensor(value)
-        return value.tensor if value.channels_last else self.tf.transpose(value.tensor, TO_NHWC)
+        return value.tensor if value.is_nhwc else self.tf.transpose(value.tensor, TO_NHWC)
 
     @staticmethod
     def get_shape(node: Any) -> list[Any]:
@@ -168,12 +169,12 @@ class Translator:
         return list((example[0] if isinstance(example, list | tuple) else example).shape)
 
     def elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
-        """Apply an operation to tensors that broadcast; with channels last if one has them and all have rank 4 or 0."""
+        """Apply an operation to tensors that broadcast: in NHWC layout if one has it and all have rank 4 or 0."""
         tensors = [self.tensor(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
-        channels_last = any(value.channels_last for value in tensors) and all(rank in (0, 4) for rank in ranks)
+        is_nhwc = any(value.is_nhwc for value in tensors) and all(rank in (0, 4) for rank in ranks)
         arranged = [
-            value.tensor if not rank else self.to_nhwc(value) if channels_last else self.to_nchw(value)
+            value.tensor if not rank else self.to_nhwc(value) if is_nhwc else self.to_nchw(value)
             for value, rank in zip(tensors, ranks, strict=True)
         ]
         dtype = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
@@ -181,7 +182,7 @@ class Translator:
             self.tf.constant(tensor, dtype) if isinstance(tensor, int | float) and dtype else tensor
             for tensor in arranged
         ]
-        return Value(operation(*arranged), channels_last)
+        return Value(operation(*arranged), is_nhwc)
 
     # Convolutions, norms, pools
 
@@ -214,7 +215,7 @@ class Translator:
         result = self.convolve(images, filters, groups, options)
         if bias is not None:
             result = self.tf.nn.bias_add(result, self.tensor(bias).tensor)
-        return Value(result, channels_last=True)
+        return Value(result, is_nhwc=True)
 
     def convolve(self, images: Any, filters: Any, groups: int, options: dict[str, Any]) -> Any:
         """Convolve in groups with TensorFlow 1's operators: depthwise, or group by group."""
@@ -249,7 +250,7 @@ class Translator:
                 epsilon=eps,
                 is_training=False,
             )
-            return (Value(normalised.y, channels_last=True),)
+            return (Value(normalised.y, is_nhwc=True),)
         factor = weight.double() / torch.sqrt(variance.double() + eps)
         shift = bias.double() - mean.double() * factor
         shape = [1, -1, *[1] * (len(self.get_shape(node)) - 2)]
@@ -274,7 +275,7 @@ class Translator:
             images = self.tf.pad(images, windows.margins, constant_values=images.dtype.min)
             images = images[:, : windows.height, : windows.width, :]
         mode = "SAME" if windows.is_same else "VALID"
-        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, mode), channels_last=True),)
+        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, mode), is_nhwc=True),)
 
     def aten_avg_pool2d(
         self,
@@ -294,7 +295,7 @@ class Translator:
         windows = Windows.from_node(node, kernel, stride, padding)
         images = self.to_nhwc(value)
         if windows.is_same and (not count_padding or not any(windows.before)) and divisor is None:
-            return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), channels_last=True)
+            return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), is_nhwc=True)
         ones = torch.ones(1, 1, *self.get_shape(node.args[0])[2:])
         expected = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
         _, (top, bottom), (left, right), _ = windows.margins
@@ -302,7 +303,7 @@ class Translator:
         factors = expected / F.avg_pool2d(padded, windows.kernel, windows.stride)
         images = self.tf.pad(images, windows.margins)[:, : windows.height, : windows.width, :]
         pooled = self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "VALID")
-        return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), channels_last=True)
+        return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), is_nhwc=True)
 
     def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: Numbers) -> Value:
         height, width = self.get_shape(node.args[0])[2:]
@@ -310,7 +311,7 @@ class Translator:
         if height % rows or width % columns:
             raise CannotExport(f"an adaptive pool of {height}x{width} to {rows}x{columns} has no translation.")
         window = (height // rows, width // columns)
-        return Value(self.tf.nn.avg_pool2d(self.to_nhwc(value), window, window, "VALID"), channels_last=True)
+        return Value(self.tf.nn.avg_pool2d(self.to_nhwc(value), window, window, "VALID"), is_nhwc=True)
 
     # Sums and products
 
@@ -337,12 +338,12 @@ class Translator:
     def reduce(
         self, operation: Any, node: fx.Node, value: Any, axes: Numbers | None = None, keep: bool = False
     ) -> Value:
-        """Reduce over axes (None: all); height and width are reduced without transposing channels last."""
+        """Reduce over axes (None: all); height and width are reduced without a transposition from NHWC layout."""
         value = self.tensor(value)
         rank = len(self.get_shape(node.args[0]))
         axes = sorted(axis % rank for axis in axes or range(rank))
-        if value.channels_last and axes == [2, 3]:
-            return Value(operation(value.tensor, [1, 2], keepdims=keep), channels_last=keep)
+        if value.is_nhwc and axes == [2, 3]:
+            return Value(operation(value.tensor, [1, 2], keepdims=keep), is_nhwc=keep)
         return Value(operation(self.to_nchw(value), axes, keepdims=keep))
 
     # Functions of one value
@@ -363,7 +364,7 @@ class Translator:
     def aten_to_copy(self, node: fx.Node, value: Any, dtype: torch.dtype | None = None, **options: Any) -> Value:
         value = self.tensor(value)
         tf_dtype = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
-        return Value(self.tf.cast(value.tensor, tf_dtype), value.channels_last)
+        return Value(self.tf.cast(value.tensor, tf_dtype), value.is_nhwc)
 
     def aten_clone(self, node: fx.Node, value: Any, **options: Any) -> Value:
         return self.tensor(value)
@@ -372,8 +373,8 @@ class Translator:
 
     def aten_cat(self, node: fx.Node, values: list[Any], axis: int = 0) -> Value:
         axis %= len(self.get_shape(node))
-        if all(self.tensor(value).channels_last for value in values):
-            return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), channels_last=True)
+        if all(self.tensor(value).is_nhwc for value in values):
+            return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), is_nhwc=True)
         return Value(self.tf.concat([self.to_nchw(value) for value in values], axis))
 
     def aten_constant_pad_nd(self, node: fx.Node, value: Any, amounts: list[int], fill: float = 0.0) -> Value:
@@ -382,9 +383,9 @@ class Translator:
         margins = [[0, 0] for _ in range(rank)]
         for index in range(len(amounts) // 2):
             margins[rank - 1 - index] = [amounts[2 * index], amounts[2 * index + 1]]
-        if value.channels_last:
+        if value.is_nhwc:
             margins = [margins[axis] for axis in TO_NHWC]
-        return Value(self.crop_or_pad(value.tensor, margins, fill), value.channels_last)
+        return Value(self.crop_or_pad(value.tensor, margins, fill), value.is_nhwc)
 
     def crop_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
         """Pad by positive margins and crop by negative ones."""
@@ -401,10 +402,10 @@ class Translator:
     ) -> Value:
         value = self.tensor(value)
         axis %= len(self.get_shape(node))
-        position = TO_NHWC.index(axis) if value.channels_last else axis
+        position = TO_NHWC.index(axis) if value.is_nhwc else axis
         to_end = isinstance(end, int) and end >= 1 << 31  # torch.export's form of a slice without an end
         slices = [slice(None)] * position + [slice(start, None if to_end else end, step)]
-        return Value(value.tensor[tuple(slices)], value.channels_last)
+        return Value(value.tensor[tuple(slices)], value.is_nhwc)
 
     def aten_permute(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
         return Value(self.tf.transpose(self.to_nchw(value), [axis % len(axes) for axis in axes]))
@@ -435,7 +436,7 @@ class Translator:
 
     def aten_sym_size(self, node: fx.Node, value: Any, axis: int) -> Value:
         value = self.tensor(value)
-        return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.channels_last else axis])
+        return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.is_nhwc else axis])
 
     def python_getitem(self, node: fx.Node, values: tuple[Any, ...], index: int) -> Any:
         if index >= len(values):
@@ -463,8 +464,8 @@ class Windows:
     stride: list[int]
     before: list[int]  # padding at the top and left
     after: list[int]  # padding at the bottom and right
-    height: int  # of the part of the padded images that windows cover
-    width: int
+    height: int  # height of the part of the padded images that windows cover
+    width: int  # width of this part
     is_same: bool  # True if this padding is TensorFlow's SAME
 
     @classmethod
@@ -483,7 +484,7 @@ class Windows:
 
     @property
     def margins(self) -> list[list[int]]:
-        """Padding of images with channels last, for tf.pad."""
+        """Padding of images in NHWC layout, for tf.pad."""
         return [[0, 0], [self.before[0], self.after[0]], [self.before[1], self.after[1]], [0, 0]]
 
 

@@ -1,6 +1,6 @@
 """HTTP server for a trained classifier: the Open Inference Protocol, `POST /predict`, a page for the browser.
 
-open_inference.py   requests and responses of the protocol, JSON and binary
+open_inference.py   requests and responses of the protocol, in JSON and binary data
 uploads.py          bodies read within limits of size, time and memory
 intake.py           encoded images, pixels and tensors to the network's input
 batching.py         the thread that runs the network, and the batching of requests

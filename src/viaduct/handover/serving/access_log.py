@@ -8,7 +8,7 @@ import time
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
-MAX_LINES = 20_000  # waiting to be written; more are dropped and counted
+MAX_LINES = 20_000  # most lines that wait to be written; further ones are dropped and counted
 
 
 class AccessLog:

@@ -59,7 +59,7 @@ class Service:
         self.metrics = metrics
         self.uploads = UploadMemory(limits)
         self.decoders = ThreadPoolExecutor(decoders, thread_name_prefix="decode")
-        self.in_flight = 0  # images accepted and not answered
+        self.in_flight = 0  # number of images that are accepted and not answered
         self.stopping = False
 
     def accept(self, images: int) -> None:

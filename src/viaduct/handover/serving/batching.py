@@ -1,7 +1,7 @@
 """The thread that runs the network, and the batching of requests.
 
     batcher = Batcher(run, limits)
-    batcher.start(size)                                         returns when the network is warm
+    batcher.start(size)                                         returns when batches of several sizes have been run
     probabilities = await batcher.submit(inputs).answer
 
 A batch starts when it is full, when its oldest request would otherwise miss the latency budget, or when it has the
@@ -27,18 +27,18 @@ from viaduct.handover.serving.limits import Limits
 
 RATE_REQUESTS = 32  # number of recent requests from which their rate is estimated
 FLIGHT_BATCHES = 4  # number of recent batches from which the images in flight are estimated
-MAX_BUSY_SHARE = 0.9  # of the time; larger batches keep the network below it
+MAX_BUSY_SHARE = 0.9  # share of the time that the network may be busy before larger batches are chosen
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
 
 
 @dataclass
 class Timing:
-    """Seconds of a request in the queue and in the network, and the images of its batch."""
+    """Times of a request."""
 
-    queue: float = 0.0
-    network: float = 0.0
-    batch: int = 0
+    queue: float = 0.0  # seconds in the queue
+    network: float = 0.0  # seconds in the network
+    batch: int = 0  # images in the request's batch
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class Job:
     inputs: torch.Tensor  # N x 3 x size x size
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Probabilities]
-    arrived: float = field(default_factory=time.monotonic)  # seconds
+    arrived: float = field(default_factory=time.monotonic)  # time of arrival
     timing: Timing = field(default_factory=Timing)
 
     @property
@@ -223,7 +223,7 @@ class Batcher:
 
 
 def list_warm_sizes(most: int) -> list[int]:
-    """Return the batch sizes to warm up: all up to 8, then even steps of at most a quarter."""
+    """Return the batch sizes to warm up: all up to 8, then in even steps of at most a quarter, and `most`."""
     sizes = []
     images = 1
     while images < most:

@@ -17,7 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
 
-SHARE_DROPPED = 0.05  # of the waiting connections dropped at once, so that they need not be sorted for each new one
+# Share of the waiting connections that is dropped at once, so that they need not be sorted for each new one.
+SHARE_DROPPED = 0.05
 
 
 class GuardedProtocol(H11Protocol):

@@ -19,7 +19,7 @@ import json
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class RequestedOutput:
     """Requested output and its form."""
 
     name: str
-    binary: bool = False
-    classification: int = 0  # number of the most probable classes, as text; 0: the tensor
+    binary: bool = False  # True: as binary data, not JSON
+    classification: int = 0  # number of most probable classes that are returned as text; 0: the tensor is returned
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class BinaryPart:
     """Binary data after the JSON of a request."""
 
     data: memoryview
-    used: int = 0
-    sizes: list[int] = field(default_factory=list)
+    used: int = 0  # how many bytes have been taken
 
     def take(self, size: int, name: str) -> memoryview:
         """Return the next bytes."""
@@ -198,7 +197,7 @@ def parse_shape(value: Any, name: str, limits: Limits) -> tuple[int, ...]:
         raise Refusal(400, f"input '{name}': 'shape' has {len(numbers):,} numbers.")
     shape = tuple(require_type(number, int, f"input '{name}': each number of 'shape'") for number in numbers)
     if name == "image_bytes" and len(shape) == 2 and shape[1] == 1:
-        shape = shape[:1]  # clients of batching servers write [N, 1]
+        shape = shape[:1]  # clients write [N, 1] for servers that add a batch dimension, such as Triton
     if len(shape) != (1 if name == "image_bytes" else 4) or any(not 0 < number < 1 << 31 for number in shape):
         expected = {"image_bytes": "[N]", "pixels": "[N, height, width, 3]", "images": "[N, 3, size, size]"}[name]
         raise Refusal(400, f"input '{name}': the shape is {list(shape)}; it must be {expected}.")

@@ -30,8 +30,8 @@ from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
 from viaduct.signals import list_stop_signals
 
-BACKLOG = 1024
-SPARE_FILES = 64  # file descriptors that are not for connections
+BACKLOG = 1024  # connections that wait to be accepted
+SPARE_FILES = 64  # file descriptors that are not used for connections
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def choose_name(requested: str | None, classifier: Classifier) -> str:
 
 
 class Server(uvicorn.Server):
-    """uvicorn server; a signal ends it with exit code 0, once accepted requests are answered or drain_seconds over."""
+    """uvicorn server. A signal ends it with exit code 0 when accepted requests are answered or drain_seconds over."""
 
     def __init__(
         self,
