@@ -12,7 +12,7 @@ import pytest
 from viaduct.carrying import report
 from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair, judge
 from viaduct.carrying.carry import choose_verdict
-from viaduct.carrying.doubts import find_changed_originals
+from viaduct.carrying.doubts import find_differing_results
 from viaduct.carrying.sentences import make_headline
 from viaduct.reporting import Page, Section, render_page
 
@@ -45,6 +45,7 @@ def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool =
         "idle_optimizers": [],
         "ineffective_settings": [],
         "written_files": [],
+        "further_results": None,
     }
     return SimpleNamespace(**{**made, **more})
 
@@ -141,7 +142,7 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     untouched = SimpleNamespace(summary=SimpleNamespace(changed_originals=[]))
     agreement = Agreement(verdict, EQUAL)
     made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
-    made.doubts = [*find_changed_originals(made)]
+    made.doubts = [*find_differing_results(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert choose_verdict(made) == "not proved"
-    assert not [*find_changed_originals(make_journey(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]
+    assert not [*find_differing_results(make_journey(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]

@@ -42,13 +42,10 @@ def find_doubts(result: CarryResult) -> list[Doubt]:
         *find_joined_ranks(result),
         *find_foreign_files(result),
         *find_unexecuted_edits(result),
-        *find_unexecuted_files(result),
-        *find_ineffective_values(result),
-        *find_manual_changes(result),
+        *find_changes_without_effect(result),
+        *find_unseen_ranks(result),
         *find_uncompared(result),
         *find_differing_results(result),
-        *find_changed_originals(result),
-        *find_other_files(result),
     ]
 
 
@@ -135,68 +132,49 @@ def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
         )
 
 
-def list_executed_files(result: CarryResult) -> set[str]:
-    """Return the migrated files that this carry executed, and those with an edit that an earlier carry executed."""
+def find_unexecuted_edits(result: CarryResult) -> Iterator[Doubt]:
+    """Yield doubts about changed lines that were never executed.
+
+    The lines are listed if they were removed, or if anything in their file was executed. Otherwise the file is listed.
+    """
     assert result.migrated is not None
     in_earlier = {edit.file for edit in result.edits if edit.side == "migrated" and edit.is_executed}
-    return result.migrated.executed_files.positions | in_earlier
+    executed = result.migrated.executed_files.positions | in_earlier
+    unexecuted = [edit for edit in result.edits if not edit.is_executed]
+    listed = [edit for edit in unexecuted if edit.side == "original" or edit.file in executed]
+    lines = [f"{edit.side} {edit.place}: {edit.text}" for edit in listed]
+    yield from make_doubts("never executed", lines, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
+    edited = {edit.file for edit in unexecuted if edit.side == "migrated"} - executed
+    files = [path for path in result.sides.diffs if path in edited]
+    text = "{n} file{s} that the migration rewrote {was} never executed"
+    yield from make_doubts("never executed", files, text, "迁移改写的 {n} 个文件从未执行")
 
 
-def find_unexecuted_files(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about rewritten files that were never executed, although their changed lines hold code."""
-    executed = list_executed_files(result)
-    edited = {edit.file for edit in result.edits if edit.side == "migrated" and not edit.is_executed}
-    unexecuted = [path for path in result.sides.diffs if path not in executed and path in edited]
-    return make_doubts(
-        "never executed",
-        unexecuted,
-        "{n} file{s} that the migration rewrote {was} never executed",
-        "迁移改写的 {n} 个文件从未执行",
-    )
-
-
-def find_unexecuted_edits(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about edits that were never executed: removed lines, and edits in files that were executed."""
-    executed = list_executed_files(result)
-    unexecuted = [
-        f"{edit.side} {edit.place}: {edit.text}"
-        for edit in result.edits
-        if not edit.is_executed and (edit.file in executed or edit.side == "original")
-    ]
-    return make_doubts("never executed", unexecuted, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
-
-
-def find_ineffective_values(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about objects that were created with other values, while no difference was found."""
+def find_changes_without_effect(result: CarryResult) -> Iterator[Doubt]:
+    """Yield doubts about settings and lines of the user's copy with other values, while no difference was found."""
+    assert result.agreement is not None
     steps = result.original.summary.steps
-    return make_doubts(
+    yield from make_doubts(
         "no effect",
         [setting.sentence for setting in result.ineffective_settings],
         f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
-        f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
+        f"{{n}} 处数值不同,但在 {steps} 步内未见其影响",
     )
-
-
-def find_manual_changes(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about values changed by hand in the copy (--migrated), while no difference was found."""
-    assert result.agreement is not None
-    lines = find_changed_values(result.sides) if result.agreement.verdict != "differ" else []
-    return make_doubts(
+    yield from make_doubts(
         "no effect",
-        lines,
+        find_changed_values(result.sides) if result.agreement.verdict != "differ" else [],
         "{n} line{s} {was} given other values or operators by hand, without a known effect on what was compared",
         "手工修改了 {n} 行中的值或运算符,但比较的内容没有体现其影响",
     )
 
 
 def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about ranks without steps, about an unsure agreement, and about values that rounding hides.
+    """Yield doubts about an unsure agreement and about values that rounding hides.
 
     A single hidden loss is a doubt; weights are one if rounding hides more than half of them; gradients are none.
     """
     assert result.agreement is not None
     agreement = result.agreement
-    yield from find_unseen_ranks(result)
     if agreement.verdict == "unsure":
         yield Doubt("not compared", agreement.remarks[0], agreement.remarks[0])
     if agreement.verdict != "rounding":
@@ -226,34 +204,25 @@ def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
     )
 
 
-def find_differing_results(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about network inputs, evaluations and repeatable printed numbers that differ."""
-    differing = result.further_results.differing if result.further_results is not None else []
-    return make_doubts(
+def find_differing_results(result: CarryResult) -> Iterator[Doubt]:
+    """Yield doubts about further results and written files that differ, and about files of the user that changed."""
+    yield from make_doubts(
         "printed",
-        differing,
+        result.further_results.differing if result.further_results is not None else [],
         "{n} further result{s} (data, evaluations, printed numbers) {was} not the same",
         "另有 {n} 项结果(数据、评估、打印的数值)不一致",
     )
-
-
-def find_changed_originals(result: CarryResult) -> list[Doubt]:
-    """Return a doubt about the user's files that changed during a run: another run may have read other content."""
     runs = [run for run in (result.original, result.migrated) if run is not None]
     runs += [repetition.second_run for repetition in result.repetitions]
-    changed = sorted({path for run in runs for path in run.summary.changed_originals})
-    return make_doubts(
+    yield from make_doubts(
         "changed files",
-        changed,
+        sorted({path for run in runs for path in run.summary.changed_originals}),
         "{n} of your own files changed while the scripts ran, so the runs may have read different content",
         "脚本运行期间,您自己的 {n} 个文件发生了变化,各次运行读到的内容可能不同",
     )
-
-
-def find_other_files(result: CarryResult) -> list[Doubt]:
     differing = [f"{file.name}: {file.detail}" for file in result.written_files if file.state == "differs"]
     text = "{n} file{s} that the scripts wrote {are} not the same"
-    return make_doubts("written", differing, text, "脚本写出的 {n} 个文件不一致")
+    yield from make_doubts("written", differing, text, "脚本写出的 {n} 个文件不一致")
 
 
 def make_doubts(kind: DoubtKind, items: list[str], text: str, chinese: str) -> list[Doubt]:

@@ -177,24 +177,19 @@ def move_step_at(text: str, sides: Sides) -> str:
 
 def derive_plan(name: RunName, original: Plan, request: Request, sides: Sides, script: Path | None = None) -> Plan:
     """Return the plan of another run, made from the original's plan. `script`: is run in place of the original."""
-    plan = original
     original_root, migrated_root = str(sides.original_root.resolve()), str(sides.migrated_root.resolve())
+    trees: tuple[str, ...] = ()  # of the plan: source_tree and other_source_trees, if they are not the original's
     if name == "migrated":
-        plan = replace(
-            plan, source_tree=migrated_root, other_source_trees=(original_root,), replaced_source_tree=original_root
-        )
+        plan = replace(original, platform=request.to, script=str(sides.migrated_script), limit_modes=request.limits)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
-        plan = replace(plan, platform=request.to, script=str(sides.migrated_script), limit_modes=request.limits)
+        trees = migrated_root, original_root
     else:
-        plan = replace(plan, script=str(script or original.script), perturb=name == "shaken")
+        plan = replace(original, script=str(script or original.script), perturb=name == "shaken")
         if script is not None and not script.is_relative_to(original_root):
-            tree = str(script)[: -len(sides.entry) - 1]  # the script's path ends with the entry's path
-            plan = replace(
-                plan,
-                source_tree=tree,
-                other_source_trees=(original_root, migrated_root),
-                replaced_source_tree=original_root,
-            )
+            # The script's path ends with the entry's path.
+            trees = str(script)[: -len(sides.entry) - 1], original_root, migrated_root
+    if trees:
+        plan = replace(plan, source_tree=trees[0], other_source_trees=trees[1:], replaced_source_tree=original_root)
     return set_record_folder(plan, Path(original.record_folder).parent / name)
 
 

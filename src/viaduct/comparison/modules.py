@@ -7,7 +7,7 @@ wraps inputs and outputs, which forbids modules that work in place and changes a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -209,13 +209,7 @@ class ModuleRecorder(HookRecorder):
                 self._handles.append(node.register_hook(hook))
 
     def add_gradient_part(
-        self,
-        parts: GradientSum,
-        call: ModuleCall,
-        index: int,
-        output_index: int,
-        gradients: Iterable[Tensor | None],
-        _: Any,
+        self, parts: GradientSum, call: ModuleCall, index: int, output_index: int, gradients: Any, _: Any
     ) -> None:
         """Add one node's part of an input gradient; record the sum once it is complete."""
         gradient = tuple(gradients)[output_index]
