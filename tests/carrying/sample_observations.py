@@ -9,8 +9,7 @@ import numpy as np
 
 from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift, Options
-from viaduct.comparison.rows import Explanation
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import Explanation, StoredDump
 
 
 def make_observation(shift: float = 0.0, **given: Any) -> Observations:

@@ -20,8 +20,7 @@ from viaduct.carrying.causes import (
     find_ineffective_settings,
 )
 from viaduct.carrying.observations import Observations, Rank
-from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import Pair, Row, StoredTensor
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\

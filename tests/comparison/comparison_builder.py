@@ -16,8 +16,7 @@ from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import Judgement, judge
 from viaduct.comparison.measures import Unmeasurable, measure
 from viaduct.comparison.measuring import Refusal
-from viaduct.comparison.rows import Cause, Explanation, Origin, Row
-from viaduct.comparison.tensors import Pair, Role, StoredTensor
+from viaduct.comparison.records import Cause, Explanation, Origin, Pair, Role, Row, StoredTensor
 
 Array = np.ndarray[Any, Any]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from comparison.comparison_builder import Array, ComparisonBuilder
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import StoredDump
 
 
 @pytest.fixture

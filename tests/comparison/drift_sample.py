@@ -10,8 +10,18 @@ import numpy as np
 
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.measures import Measures, measure
-from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
-from viaduct.comparison.tensors import Pair, Result, Role, StoredDump, StoredTensor
+from viaduct.comparison.records import (
+    Cause,
+    Explanation,
+    Neighbour,
+    Origin,
+    Pair,
+    Result,
+    Role,
+    Row,
+    StoredDump,
+    StoredTensor,
+)
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ORIGIN = "layer3.0.bn2"

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from viaduct.comparison import Dump
 from viaduct.comparison.measuring import check_file
 from viaduct.comparison.readers.viaduct_dump import read
+from viaduct.comparison.records import StoredDump, StoredTensor
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import StoredDump, StoredTensor
 
 
 class Block(nn.Module):

@@ -19,8 +19,8 @@ from comparison.foreign_dumps import (
 from viaduct.comparison.align import Alignment
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.readers import read
+from viaduct.comparison.records import Pair, Role, StoredDump, StoredTensor
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Pair, Role, StoredDump, StoredTensor
 
 
 def tensor(op: str, role: Role = "output", index: int = 0, order: int = 0, **more: Any) -> StoredTensor:

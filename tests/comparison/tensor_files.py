@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from viaduct.comparison.tensors import StoredTensor
+from viaduct.comparison.records import StoredTensor
 
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

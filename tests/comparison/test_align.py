@@ -17,7 +17,7 @@ from comparison.foreign_dumps import (
 from comparison.sample_dumps import names, nothing_lost, side, tensor, world
 from viaduct.comparison.align import align
 from viaduct.comparison.readers import read
-from viaduct.comparison.tensors import StoredDump, StoredTensor
+from viaduct.comparison.records import StoredDump, StoredTensor
 
 # By name.
 

@@ -11,7 +11,7 @@ import torch
 from comparison.networks import Awkward, values
 from viaduct.comparison import Dump
 from viaduct.comparison.readers.viaduct_dump import read
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,8 +10,7 @@ import pytest
 from comparison.comparison_builder import ComparisonBuilder
 from viaduct.comparison.calls import compute_error, contains_module, divide_by_size, group_by_step
 from viaduct.comparison.measures import measure_statistics
-from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import Pair, Row, StoredTensor
 
 ONES = np.ones(4, np.float32)
 

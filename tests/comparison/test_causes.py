@@ -21,7 +21,7 @@ from comparison.comparison_builder import (
     name_cause_of_output,
 )
 from viaduct.comparison.causes import list_causes
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 
 
 def test_every_file_is_a_cause_with_a_name() -> None:

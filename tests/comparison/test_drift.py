@@ -11,8 +11,7 @@ from comparison.comparison_builder import ComparisonBuilder
 from comparison.sample_dumps import side, tensor
 from viaduct.comparison.drift import Drift, Options, choose_missing_result, compare, require_same_level, select_pairs
 from viaduct.comparison.naming import parse_steps
-from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import Explanation, Pair, Row, StoredTensor
 from viaduct.errors import BadData, BadValue
 
 ONES = np.ones(4, np.float32)

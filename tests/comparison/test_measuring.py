@@ -14,7 +14,7 @@ import pytest
 from viaduct.comparison import measuring
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Refusal, make_batches, measure_pair, measure_pairs
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import Pair, StoredTensor
 
 
 def store_array(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from comparison.networks import Awkward, Entangled, dump_training, find_tensor, values
 from viaduct.comparison import Dump
 from viaduct.comparison.readers.viaduct_dump import read
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

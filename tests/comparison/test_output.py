@@ -11,7 +11,7 @@ import pytest
 
 from comparison.drift_sample import sample_drift, sample_rows
 from viaduct.comparison.output import check_output_folder, is_comparison_output, write_drift, write_output
-from viaduct.comparison.rows import Explanation
+from viaduct.comparison.records import Explanation
 from viaduct.comparison.summary import make_summary
 from viaduct.errors import BadValue, DiskFull
 

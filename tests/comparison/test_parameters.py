@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from comparison.networks import dump_training, find_tensor, values
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import StoredDump
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from comparison.comparison_builder import ComparisonBuilder, Layer
 from viaduct.comparison.divergence import ArrayPair, Divergence
+from viaduct.comparison.records import Origin
 from viaduct.comparison.replay import apply_kernels, move_inside, replay_origin, reshape_to_convolution, solve_geometry
-from viaduct.comparison.rows import Origin
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

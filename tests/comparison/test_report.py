@@ -19,10 +19,9 @@ from comparison.drift_sample import (
 )
 from reporting.test_page import Elements
 from viaduct.comparison import report, report_rows
+from viaduct.comparison.records import Cause, Explanation, Origin, Pair, Role, Row
 from viaduct.comparison.report import write_report
-from viaduct.comparison.rows import Cause, Explanation, Origin, Row
 from viaduct.comparison.table import COLUMNS
-from viaduct.comparison.tensors import Pair, Role
 from viaduct.comparison.thresholds import Thresholds
 
 ROWS = sample_rows()

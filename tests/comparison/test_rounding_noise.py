@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from comparison.comparison_builder import Array, ComparisonBuilder
+from viaduct.comparison.records import Row
 from viaduct.comparison.rounding_noise import flag_rounding_noise
-from viaduct.comparison.rows import Row
 
 CHANNELS = 8
 

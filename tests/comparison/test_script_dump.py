@@ -11,8 +11,8 @@ import pytest
 from comparison.networks import check_checksums, values
 from viaduct.comparison.dump import make_plan
 from viaduct.comparison.readers.viaduct_dump import read
+from viaduct.comparison.records import StoredDump
 from viaduct.comparison.script_dump import ScriptDump
-from viaduct.comparison.tensors import StoredDump
 from viaduct.scripts.runner import ScriptResult, load_script, run_script
 
 HEAD = """

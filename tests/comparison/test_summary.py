@@ -13,7 +13,7 @@ from comparison.drift_sample import ORIGIN, sample_drift, sample_explanation, sa
 from comparison.test_curves import falling, write_run
 from viaduct.comparison.curves import compare_curves
 from viaduct.comparison.drift import Options
-from viaduct.comparison.rows import Explanation
+from viaduct.comparison.records import Explanation
 from viaduct.comparison.summary import describe_thresholds, encode_nonfinite, make_curve_summary, make_summary
 from viaduct.comparison.thresholds import Thresholds
 

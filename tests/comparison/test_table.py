@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comparison.comparison_builder import ComparisonBuilder
-from viaduct.comparison.rows import Row
+from viaduct.comparison.records import Row
 from viaduct.comparison.table import make_csv
 
 SPECIFIED = [

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from comparison.drift_sample import ORIGIN, sample_drift, sample_explanation, sample_rows
-from viaduct.comparison.rows import Explanation
+from viaduct.comparison.records import Explanation
 from viaduct.comparison.text_report import (
     MAX_FURTHER,
     describe_explanation,

@@ -14,7 +14,7 @@ from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair
 from viaduct.carrying.drift import find_first_differing_call, make_agreement_key
 from viaduct.carrying.observations import Observations, Rank
 from viaduct.comparison.drift import Drift
-from viaduct.comparison.rows import Row
+from viaduct.comparison.records import Row
 from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND, RANKS_KIND, Fact
 
 RATIO_TOLERANCE = 1e-3  # relative spread up to which gradients have one common factor

@@ -24,8 +24,7 @@ from viaduct.carrying.agreement import (
 )
 from viaduct.comparison.drift import ChooseThresholds, Drift, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
-from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import Pair, Row, StoredTensor
 from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
 
 EXACTLY_EQUAL = Thresholds(euclid=0.0, differing=0.0)

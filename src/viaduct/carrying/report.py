@@ -183,8 +183,8 @@ def make_output_sections(result: CarryResult) -> list[Section]:
     run = result.failed_run
     if run is None:
         return []
-    text = "The last lines that the failed run printed."
-    return [Section("Output", text, [Code(run.output_tail, f"runs/{run.name}/output.txt")])]
+    code = Code(run.output_tail, f"runs/{run.name}/output.txt")
+    return [Section("Output", "The last lines that the failed run printed.", [code])]
 
 
 # ---- the numbers

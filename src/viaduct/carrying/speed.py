@@ -131,7 +131,7 @@ def name_columns(result: CarryResult) -> list[str]:
     return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
 
 
-def write_baseline(result: CarryResult) -> str:
+def format_baseline(result: CarryResult) -> str:
     """Return the baseline as CSV, with empty cells for the figures of the real devices."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -127,7 +127,7 @@ def compare_file(runs: ComparedRuns, left: str, left_path: Path, right: str, rig
     if ours.unread_reason or theirs.unread_reason:
         return compare_storages(left, ours, theirs)
     if ours.lines is not None:
-        return compare_lines(runs, left, ours, theirs, ours_again, theirs_again)
+        return compare_lines(runs, left, (ours, theirs), (ours_again, theirs_again))
     return compare_values(runs, left, (ours, theirs), (ours_again, theirs_again), perturbed)
 
 
@@ -236,18 +236,11 @@ def normalise_text(text: str) -> str:
 # ---- lines
 
 
-def compare_lines(
-    runs: ComparedRuns,
-    name: str,
-    ours: Content,
-    theirs: Content,
-    ours_again: Content | None,
-    theirs_again: Content | None,
-) -> WrittenFile:
+def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondContents) -> WrittenFile:
     """Compare a text by lines: paired lines by their stable numbers, others if both runs of their side write them."""
-    left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
-    left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
-    right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right
+    left, right = read_lines(sides[0], runs.original), read_lines(sides[1], runs.migrated)
+    left_again = read_lines(again[0], runs.original_again) if again[0] and runs.original_again else left
+    right_again = read_lines(again[1], runs.migrated_again) if again[1] and runs.migrated_again else right
     pairs = pair_lines(left, right)
     numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
     bad, count, inexact = [], 0, False
@@ -260,11 +253,11 @@ def compare_lines(
         hides_differences |= left[a] != right[b] and (has_unstable or all(x == y for x, y in both))
         if any(not is_alike(x, y, runs.allowed) for x, y in both):
             bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
-    for lines, others, again, paired, side in (
+    for lines, others, second, paired, side in (
         (left, right, left_again, {a for a, _ in pairs}, "the original"),
         (right, left, right_again, {b for _, b in pairs}, "the migrated script"),
     ):
-        repeated = {a for a, _ in pair_lines(lines, again)}
+        repeated = {a for a, _ in pair_lines(lines, second)}
         only = (lines[index] for index in sorted(repeated - paired))
         bad += [f"{describe_line(line)} is written by {side} {describe_absence(line, others)}" for line in only]
     if bad:

@@ -22,9 +22,9 @@ from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
 from viaduct.comparison.naming import WRAPPERS
 from viaduct.comparison.readers.listing import join_some
+from viaduct.comparison.records import INSERTED, MatchedBy, Pair, Role, StoredDump, StoredTensor
 from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import UnmatchedCall, align_operators
-from viaduct.comparison.tensors import INSERTED, MatchedBy, Pair, Role, StoredDump, StoredTensor
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.naming import ROOT_MODULE
-from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role, Row
 
 SEPARATOR = re.compile(r"[./]")
 FORWARD_ROLES: tuple[Role, ...] = ("input", "output")

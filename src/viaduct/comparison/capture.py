@@ -24,7 +24,7 @@ from viaduct.comparison import naming, tensor_statistics
 from viaduct.comparison.dump_options import Level, Mode
 from viaduct.comparison.index import Entry, Statistics
 from viaduct.comparison.naming import ALL_OPERATORS, FileNames, NamePatterns, Steps
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 from viaduct.comparison.writer import Writer
 
 ALWAYS_DUMPED: tuple[Role, ...] = ("parameter", "gradient", "update")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
 METRICS_FILE = "metrics.jsonl"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +15,8 @@ from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Answer, Measured, measure_pairs
 from viaduct.comparison.naming import Steps
 from viaduct.comparison.passes import KldVariant
+from viaduct.comparison.records import INSERTED, Explanation, Pair, Result, Row, StoredDump
 from viaduct.comparison.rounding_noise import flag_rounding_noise
-from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.tensors import INSERTED, Pair, Result, StoredDump
 from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
@@ -70,7 +69,8 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
         require_same_level(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     swapped = readers.describe_swap(*sides)
-    notes = [*([swapped] if swapped else []), *iterate_notes("left", sides[0]), *iterate_notes("right", sides[1])]
+    notes = [swapped] if swapped else []
+    notes += [f"{name}: {note}" for name, side in zip(("left", "right"), sides, strict=True) for note in side.notes]
     pairs = select_pairs(alignment.pairs, options)
     drift = compare_pairs(*sides, pairs, options, edges=alignment.edges, progress=progress)
     return replace(drift, notes=(*notes, *alignment.notes, *drift.notes))
@@ -111,10 +111,6 @@ def require_same_level(left: StoredDump, right: StoredDump) -> None:
             f"the left dump holds {LEVELS.get(ours, ours)}, the right one {LEVELS.get(theirs, theirs)}.",
             "Dump both with the same --level (viaduct train: --dump-level), or give the pairs in a --rules file.",
         )
-
-
-def iterate_notes(name: str, side: StoredDump) -> Iterator[str]:
-    return (f"{name}: {note}" for note in side.notes)
 
 
 def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:

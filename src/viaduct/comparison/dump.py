@@ -35,8 +35,8 @@ from viaduct.comparison.modules import ModuleRecorder, name_modules, unwrap_modu
 from viaduct.comparison.naming import name_step_folder, parse_patterns, parse_steps
 from viaduct.comparison.operators import OperatorRecorder
 from viaduct.comparison.parameters import ParameterRecorder, iterate_parameters
+from viaduct.comparison.records import Role
 from viaduct.comparison.taps import TapRecorder, Taps
-from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 from viaduct.errors import BadRun, BadValue
 from viaduct.scripts.steps import OptimizerSteps, Watcher

@@ -12,7 +12,7 @@ from viaduct.comparison.calls import compute_error
 from viaduct.comparison.causes import amplifying_structure, find_causes
 from viaduct.comparison.divergence import Divergence, Opener
 from viaduct.comparison.judge import Judgement, WeightDrift
-from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
+from viaduct.comparison.records import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.storage import open_tensor
 
 MAX_HOPS = 2  # neighbours up to this distance from the origin are shown

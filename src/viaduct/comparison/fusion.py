@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from viaduct.comparison.graph import Graph, Node, Output
-from viaduct.comparison.tensors import INSERTED, Layout, Pair, StoredTensor
+from viaduct.comparison.records import INSERTED, Layout, Pair, StoredTensor
 
 CONVERSIONS = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
 _FLAT = re.compile(r"[/\\.:\s]")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 
 MIN_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
 MAX_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid

@@ -30,8 +30,7 @@ from viaduct.comparison.calls import (
 )
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.naming import ROOT_MODULE
-from viaduct.comparison.rows import Origin, OriginKind, Row
-from viaduct.comparison.tensors import Role, StoredTensor
+from viaduct.comparison.records import Origin, OriginKind, Role, Row, StoredTensor
 
 JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times its inputs' error
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact

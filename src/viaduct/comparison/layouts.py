@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from itertools import permutations
 
-from viaduct.comparison.tensors import Array, Layout
+from viaduct.comparison.records import Array, Layout
 from viaduct.errors import BadData
 
 Shape = tuple[int, ...]

@@ -27,7 +27,7 @@ from viaduct.comparison.passes import (
     ToleranceCount,
     sum_exactly,
 )
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.comparison.ulps import UlpHistogram, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]

@@ -26,8 +26,8 @@ from viaduct.comparison.formats import FileStamp, read_file_stamp
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
 from viaduct.comparison.passes import KldVariant
+from viaduct.comparison.records import Array, Layout, Pair, StoredTensor
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Array, Layout, Pair, StoredTensor
 from viaduct.cores import count_cores
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal

@@ -19,7 +19,7 @@ from viaduct.comparison.autograd_flow import Edge, TensorProducers, find_edge, f
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT_MODULE, remove_wrappers
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 
 WRAPPER_CLASSES = (
     "DistributedDataParallel",

@@ -18,7 +18,7 @@ from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.modules import HookRecorder
 from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, normalise_operator
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 
 # Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
 UNRECORDED = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}

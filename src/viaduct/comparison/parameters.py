@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from viaduct.comparison.capture import Capture
 from viaduct.comparison.index import Entry
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, FlatTensor, Floats, Piece, reuse_buffer
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.comparison.ulps import UlpCounter
 
 # KL divergence: as in the CANN documents, or of values that are raised to FLOOR at least.

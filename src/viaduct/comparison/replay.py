@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, rms
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 POSITIONS = 64  # number of output positions that are recomputed

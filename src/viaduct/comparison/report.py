@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from viaduct.comparison.drift import Drift
-from viaduct.comparison.report_rows import TONES, draw_distances, draw_values, link_to_row, make_row_table
-from viaduct.comparison.rows import (
+from viaduct.comparison.records import (
     RESULT_MEANINGS,
     RESULTS,
     SEVERITY,
     Explanation,
     Neighbour,
     Row,
+    StoredDump,
     count_results,
 )
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.report_rows import TONES, draw_distances, draw_values, link_to_row, make_row_table
 from viaduct.comparison.thresholds import Thresholds, default_thresholds
 from viaduct.comparison.ulps import find_coarser_dtype
 from viaduct.reporting import (

@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 
 from viaduct.comparison.measures import MEASURES, ElementIndex, Measures, SideStatistics
-from viaduct.comparison.rows import SEVERITY, Row
-from viaduct.comparison.tensors import Pair, Result
+from viaduct.comparison.records import SEVERITY, Pair, Result, Row
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from viaduct.comparison.judge import EXACT_ROUNDINGS, find_rounding_unit
-from viaduct.comparison.rows import Row
+from viaduct.comparison.records import Row
 
 MAX_SHARE = 0.01  # of the norm of the terms; in half precision the bound alone would let real gradients pass
 Key = tuple[str, int, int]  # operator, step, rank

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from viaduct.comparison.formats import Header, Members, npy, npz, pt, safetensors
-from viaduct.comparison.tensors import Array, StoredTensor
+from viaduct.comparison.records import Array, StoredTensor
 from viaduct.errors import BadData
 
 FORMATS = {".npy": npy, ".npz": npz, ".safetensors": safetensors, ".pt": pt}

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.formats import BFLOAT16, widen_bfloat16
+from viaduct.comparison.records import StoredTensor
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import ViaductError
 
 MAX_CELLS = 40_000_000  # of the alignment's table (left times right operators); with more nothing is matched

@@ -10,8 +10,7 @@ from viaduct import __version__
 from viaduct.comparison.curves import CurveComparison
 from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.index import encode_float
-from viaduct.comparison.rows import Origin, count_results
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import Origin, StoredDump, count_results
 from viaduct.comparison.thresholds import DEFAULTS
 
 SUMMARY_KIND = "drift"  # by which an earlier summary is recognised (output.py)

@@ -11,7 +11,7 @@ import io
 from collections.abc import Sequence
 
 from viaduct.comparison.measures import MEASURES
-from viaduct.comparison.rows import Row
+from viaduct.comparison.records import Row
 
 COLUMNS = (
     *("Index", "OpType", "LeftOp", "LeftDtype", "RightOp", "RightDtype", "TensorIndex", "Shape", "OverFlow"),

@@ -26,7 +26,7 @@ from viaduct.comparison.capture import Capture, DumpPlan
 from viaduct.comparison.index import Entry
 from viaduct.comparison.modules import ModuleRecorder, name_modules
 from viaduct.comparison.naming import ROOT_MODULE, NamePatterns, Steps
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.records import Role
 
 # A tag is the number of a tapped tensor, an index into Taps.tapped. These are `tap_tensors`' arguments after the first.
 Tags: TypeAlias = tuple[int, int, tuple[int, ...]]

@@ -10,7 +10,7 @@ from rich.text import Text
 from viaduct.comparison.calls import compute_error
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
-from viaduct.comparison.rows import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
+from viaduct.comparison.records import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
 
 MAX_FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from viaduct.comparison.measures import Measures, SideStatistics, format_measure
 from viaduct.comparison.passes import EPSILON
-from viaduct.comparison.tensors import Result
+from viaduct.comparison.records import Result
 from viaduct.comparison.ulps import find_coarser_dtype
 
 Verdict = tuple[Result, str]  # and why the result is not good

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.comparison.chunks import FLOATS, Floats, Piece, reuse_buffer
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 
 _COARSEST_FIRST = ("bfloat16", "float16", "float32", "float64")
 _BIT_TYPES = {"bfloat16": np.int16, "float16": np.int16, "float32": np.int32, "float64": np.int64}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from viaduct.comparison.curves import METRICS_FILE, MIN_STEPS, Curve, find_first_difference, finite_or_nan, read_curve
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
 

@@ -138,7 +138,7 @@ def write_outputs(result: CarryResult) -> None:
     """Write the record, the page, the reproducer and the speed baseline of a carry."""
     from viaduct.carrying import record, report, reproducer
     from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE, RECORD_FILE, REPRODUCER_FILE
-    from viaduct.carrying.speed import write_baseline
+    from viaduct.carrying.speed import format_baseline
     from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
 
@@ -147,7 +147,7 @@ def write_outputs(result: CarryResult) -> None:
     record.write(result, result.request.out / RECORD_FILE)
     report.write(result, result.request.out / PAGE_FILE)
     if result.migrated is not None and result.migrated.is_finished:
-        (result.request.out / BASELINE_FILE).write_text(write_baseline(result), encoding="utf-8")
+        (result.request.out / BASELINE_FILE).write_text(format_baseline(result), encoding="utf-8")
     reproducer.write(result, result.request.out / REPRODUCER_FILE)
 
 

@@ -11,8 +11,8 @@ from safetensors.numpy import save_file
 
 from comparison.foreign_dumps import fused_network, npu, numbers, tfdbg
 from viaduct.comparison.readers import describe_swap, read
+from viaduct.comparison.records import StoredDump
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import StoredDump
 from viaduct.errors import BadData
 
 

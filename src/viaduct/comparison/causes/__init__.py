@@ -13,7 +13,7 @@ import pkgutil
 import numpy as np
 
 from viaduct.comparison.divergence import Divergence
-from viaduct.comparison.rows import Cause
+from viaduct.comparison.records import Cause
 
 
 def find_causes(divergence: Divergence) -> tuple[Cause, ...]:

@@ -24,9 +24,8 @@ from viaduct.comparison.divergence import (
     rms,
 )
 from viaduct.comparison.judge import find_rounding_unit
+from viaduct.comparison.records import Array, Cause
 from viaduct.comparison.replay import replay_origin, reshape_to_convolution
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
 
 NAME = "amplifying structure"
 ADVICE = (

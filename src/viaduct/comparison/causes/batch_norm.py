@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_line, flatten_channels, rms
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array, Cause
 
 NAME = "batch norm epsilon"
 MODE_NAME = "batch norm mode"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from viaduct.comparison import permutations
-from viaduct.comparison.divergence import Divergence
-from viaduct.comparison.permutations import describe_order, find_order
+from viaduct.comparison.divergence import ENOUGH_BY_ORDER, Divergence, describe_order, find_order
+from viaduct.comparison.records import Cause
 from viaduct.comparison.replay import Replay, replay_origin
-from viaduct.comparison.rows import Cause
 
 NAME = "swapped channels"
 ADVICE = (
@@ -25,7 +23,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
         if order is not None:
             slices = f"slices along axis {axis} reordered: {describe_order(order)}"
             extra = " (RGB against BGR)" if list(order) == [2, 1, 0] else ""
-            explained = f"which explains at least {permutations.ENOUGH:.0%} of the difference"
+            explained = f"which explains at least {ENOUGH_BY_ORDER:.0%} of the difference"
             evidence = f"the left side is the right side with its {slices}{extra}, {explained}"
             return Cause(NAME, evidence, ADVICE, confidence=0.96)
     replay = replay_origin(divergence)

@@ -13,6 +13,7 @@ import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, has_finite_floats, rms
 from viaduct.comparison.judge import find_rounding_unit
+from viaduct.comparison.records import Array, Cause, Row
 from viaduct.comparison.replay import (
     apply_kernels,
     gather_windows,
@@ -20,8 +21,6 @@ from viaduct.comparison.replay import (
     sample_outputs,
     solve_geometry,
 )
-from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.tensors import Array
 
 NAME = "constant folding"
 ADVICE = (

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array, Cause
 
 NAME = "dropout"
 ADVICE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.divergence import Divergence, correlation
-from viaduct.comparison.rows import Cause
+from viaduct.comparison.records import Cause
 
 NAME = "initialisation"
 ADVICE = (

@@ -12,9 +12,8 @@ import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, flatten_channels, rms
 from viaduct.comparison.grids import HALF_FORMATS, UniformGrid, find_uniform_grid, is_one_rounding
+from viaduct.comparison.records import Array, Cause
 from viaduct.comparison.replay import Replay, replay_origin
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
 
 NAME = "int8 quantisation"
 ADVICE = (

@@ -11,8 +11,7 @@ import re
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array, Cause
 
 NAME = "label offset"
 LABEL_OPERATORS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)  # in an operator's name or type

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
+from viaduct.comparison.records import Array, Cause
 from viaduct.comparison.replay import Replay, replay_origin
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
 
 NAME = "wrong layout"
 ADVICE = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
-from viaduct.comparison.rows import Cause
+from viaduct.comparison.records import Cause
 
 NAME = "missing operator"
 ADVICE = (

@@ -18,9 +18,8 @@ import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share, fit_factor, flatten_channels, rms
 from viaduct.comparison.judge import find_rounding_unit
+from viaduct.comparison.records import Array, Cause, Row
 from viaduct.comparison.replay import Replay, sample_outputs, solve_geometry
-from viaduct.comparison.rows import Cause, Row
-from viaduct.comparison.tensors import Array
 
 NAME = "operator fusion"
 ADVICE = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.grids import FLOAT16
-from viaduct.comparison.rows import Cause
+from viaduct.comparison.records import Cause
 
 NAME = "overflow"
 ADVICE = (

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
+from viaduct.comparison.records import Cause
 from viaduct.comparison.replay import Geometry, Replay, replay_origin
-from viaduct.comparison.rows import Cause
 
 NAME = "wrong padding"
 ADVICE = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from viaduct.comparison.divergence import Divergence
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALF_FORMATS, TF32, is_one_rounding
+from viaduct.comparison.records import Cause
 from viaduct.comparison.replay import Replay, replay_origin
-from viaduct.comparison.rows import Cause
 
 NAME = "reduced precision"
 ADVICE = (

@@ -13,8 +13,7 @@ import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, correlation, has_finite_floats, relative_error
 from viaduct.comparison.grids import FLOAT32, HALF_FORMATS, FloatFormat, find_uniform_grid
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array, Cause
 
 NAME = "half-precision reduction"
 ORDER_NAME = "different reduction order"

@@ -11,8 +11,7 @@ from viaduct.comparison.divergence import (
     flatten_channels,
     has_finite_floats,
 )
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array, Cause
 
 NAME = "wrong scale"
 ADVICE = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from viaduct.comparison import permutations
-from viaduct.comparison.divergence import ArrayPair, Divergence
-from viaduct.comparison.permutations import describe_order, find_order
-from viaduct.comparison.rows import Cause
+from viaduct.comparison.divergence import ENOUGH_BY_ORDER, ArrayPair, Divergence, describe_order, find_order
+from viaduct.comparison.records import Cause
 
 NAME = "shuffle"
 ADVICE = (
@@ -24,7 +22,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
     if order is not None:
         evidence = (
             f"the left side holds the right side's examples in another order ({describe_order(order)}), which explains "
-            f"at least {permutations.ENOUGH:.0%} of the difference"
+            f"at least {ENOUGH_BY_ORDER:.0%} of the difference"
         )
         return Cause(NAME, evidence, ADVICE, confidence=0.96)
     if has_same_integers(arrays):

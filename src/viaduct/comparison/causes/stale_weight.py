@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.divergence import ArrayPair, Divergence, correlation, rms
+from viaduct.comparison.records import Cause, Row
 from viaduct.comparison.replay import replay_origin
-from viaduct.comparison.rows import Cause, Row
 
 NAME = "stale weight"
 ADVICE = (

@@ -7,8 +7,7 @@ same gradient and weight differ by the weight times the difference of learning r
 from __future__ import annotations
 
 from viaduct.comparison.divergence import Divergence, explained_share, fit_factor, rms
-from viaduct.comparison.rows import Cause
-from viaduct.comparison.tensors import Array, Role
+from viaduct.comparison.records import Array, Cause, Role
 
 NAME = "weight decay"
 ADVICE = (

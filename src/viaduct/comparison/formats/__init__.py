@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
 BFLOAT16 = "bfloat16"  # NumPy has no such dtype: arrays have the bits as uint16

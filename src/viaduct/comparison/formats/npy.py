@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.comparison.formats import Header, Members, dtype_name, map_array, truncated_error, unreadable_error
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
 MAGIC = b"\x93NUMPY"

@@ -24,7 +24,7 @@ from viaduct.comparison.formats import (
     truncated_error,
     unreadable_error,
 )
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData, ViaductError
 
 MAX_MEMBERS = 1_000_000

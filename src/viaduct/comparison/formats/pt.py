@@ -23,7 +23,7 @@ import numpy as np
 
 from viaduct.comparison.formats import Header, Members, dtype_name, map_array, read_file_stamp, unreadable_error
 from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_member
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData, ViaductError
 
 MAX_PICKLE_BYTES = 1 << 16  # one tensor takes 150

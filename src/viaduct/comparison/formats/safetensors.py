@@ -21,7 +21,7 @@ from viaduct.comparison.formats import (
     truncated_error,
     unreadable_error,
 )
-from viaduct.comparison.tensors import Array
+from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
 MAX_HEADER_BYTES = 100_000_000  # the library's limit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from viaduct.comparison.readers import folder, msprobe, npu, rehearsal, tfdbg, viaduct_dump
 from viaduct.comparison.readers.listing import join_some, list_files
-from viaduct.comparison.tensors import StoredDump
+from viaduct.comparison.records import StoredDump
 from viaduct.errors import BadData
 
 # Dumps with the most distinctive file names come first.

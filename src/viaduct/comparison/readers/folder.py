@@ -16,8 +16,8 @@ from viaduct.comparison.formats import Header, Members
 from viaduct.comparison.index import INDEX_FILE, read_index
 from viaduct.comparison.readers import viaduct_dump
 from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
+from viaduct.comparison.records import Role, StoredDump, StoredTensor
 from viaduct.comparison.storage import SUFFIXES, read_headers
-from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "folder"

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from viaduct.comparison.records import StoredTensor
 from viaduct.comparison.storage import read_dtype_and_shape
-from viaduct.comparison.tensors import StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 MAX_FILES = 1_000_000

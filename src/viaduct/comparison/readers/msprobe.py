@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from viaduct.comparison.readers.listing import join_some, list_files, load_json, resolve_inside
-from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
+from viaduct.comparison.records import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "msprobe"

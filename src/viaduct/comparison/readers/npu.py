@@ -29,7 +29,7 @@ from viaduct.comparison.readers.listing import (
     read_header_of,
     resolve_inside,
 )
-from viaduct.comparison.tensors import StoredDump, StoredTensor
+from viaduct.comparison.records import StoredDump, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "npu"

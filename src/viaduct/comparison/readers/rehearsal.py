@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from viaduct.comparison.naming import ROOT_MODULE
+from viaduct.comparison.records import Role, StoredDump, StoredTensor
 from viaduct.comparison.storage import read_headers
-from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData, ViaductError
 
 KIND = "rehearsal"

@@ -19,7 +19,7 @@ from viaduct.comparison.readers.listing import (
     natural_key,
     read_header_of,
 )
-from viaduct.comparison.tensors import StoredDump, StoredTensor
+from viaduct.comparison.records import StoredDump, StoredTensor
 
 KIND = "tfdbg"
 SUFFIX = ".npy"

@@ -14,7 +14,7 @@ from typing import get_args
 
 from viaduct.comparison.index import FORMAT, INDEX_FILE, Entry, Index, read_index
 from viaduct.comparison.naming import RANK_FOLDER, STEP_FOLDER, is_plain_file_name
-from viaduct.comparison.tensors import Role, StoredDump, StoredTensor
+from viaduct.comparison.records import Role, StoredDump, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "viaduct"
@@ -80,7 +80,8 @@ def read(path: Path) -> StoredDump:
             # One tensor with a fault stands for the whole step.
             damaged.append(StoredTensor(INDEX_FILE, step=step, rank=rank, fault=error.message))
     if not indexes:
-        raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
+        places = f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."
+        raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or [places]))
     tensors = [tensor for folder, index in indexes for tensor in iterate_tensors(folder, index)]
     tensors += damaged
     notes += describe_different_settings([index for _, index in indexes])
@@ -100,13 +101,6 @@ def identify_index(index: Path) -> tuple[int, int, str]:
             continue
         names.append(name)
     return step, rank, "/".join(names)
-
-
-def explain_missing(path: Path) -> list[str]:
-    """Return hints for a path without any index."""
-    if not path.exists():
-        return ["There is no such folder."]
-    return [f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."]
 
 
 def iterate_tensors(folder: Path, index: Index) -> Iterator[StoredTensor]:

@@ -1,15 +1,16 @@
-"""Rows of a comparison."""
+"""Data types of the comparison."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from viaduct.comparison.align import ROLES
 from viaduct.comparison.measures import measure
-from viaduct.comparison.rows import Row, count_results
-from viaduct.comparison.tensors import Pair, StoredTensor
+from viaduct.comparison.records import RESULTS, SEVERITY, Pair, Result, Role, Row, StoredTensor, count_results
 
 
 def test_a_refused_row_is_not_compared_even_with_measures() -> None:
@@ -32,3 +33,12 @@ def test_results_that_do_not_occur_are_counted_as_0() -> None:
     pair = Pair(0, StoredTensor("a"), None, "a", "*", "none")
     counts = count_results([Row(pair, None, "new"), Row(pair, None, "new")])
     assert counts == {"good": 0, "bad": 0, "flag": 0, "refused": 0, "new": 2}
+
+
+def test_a_tensor_is_shown_with_operator_role_and_number() -> None:
+    assert StoredTensor("layer1.conv", role="input", index=2).tensor_index == "layer1.conv:input:2"
+
+
+def test_every_role_has_a_place_in_execution_order_and_every_result_a_severity() -> None:
+    assert sorted(ROLES) == sorted(get_args(Role))
+    assert sorted(SEVERITY) == sorted(RESULTS) == sorted(get_args(Result))
