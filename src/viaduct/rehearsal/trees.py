@@ -41,7 +41,7 @@ class Trees:
     def find_position(self, path: str) -> str | None:
         """Return the position of a path into a tree or the mirror; None for other paths and installed packages."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
-            if is_installed(spelling):
+            if is_library_file(spelling):
                 return None
             root = self._find_root(spelling)
             if root and root == self.mirror:
@@ -76,7 +76,7 @@ class Trees:
     def find_tree(self, path: str) -> TreeName | None:
         """Return the tree of a file; None for installed packages, Python's standard library and viaduct."""
         spelling = os.path.abspath(path)
-        if is_installed(spelling):
+        if is_library_file(spelling):
             return None
         root = self._find_root(spelling) or self._find_root(os.path.realpath(path))
         if root == self.own:
@@ -88,7 +88,7 @@ class Trees:
 
 
 @lru_cache(maxsize=4096)
-def is_installed(path: str) -> bool:
+def is_library_file(path: str) -> bool:
     """Return True for files of installed packages, the standard library and viaduct itself."""
     return any(part in INSTALL_FOLDERS for part in path.split(os.sep)) or is_within(path, _LIBRARY_FOLDERS)
 

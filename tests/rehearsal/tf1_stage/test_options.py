@@ -37,16 +37,15 @@ def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: 
         {"mix_compile_mode": True, "iterations_per_loop": 2},
     ]
     for values in wrong:
-        faults = [fault for rule in options.RULES if (fault := rule(values))]
+        faults = list(options.find_contradictions(values))
         assert faults, values
         for case, fields in faults:
             action, _, remedy = limits.LIMITS["parameter-map"].choose_sentences(case, is_chinese=True)
             assert "{" not in action.format(**fields) + remedy.format(**fields)
-    fault = options.loops_compile_whole_graph({"mix_compile_mode": True, "iterations_per_loop": 0})
-    assert fault == ("mixed loop", {"iterations": 0})
+    loop = {"mix_compile_mode": True, "iterations_per_loop": 0}
+    assert list(options.find_contradictions(loop)) == [("mixed loop", {"iterations": 0})]
     right = {"enable_dump": True, "dump_path": ".", "dump_step": "0|3-5|10", "modify_mixlist": "a"}
-    assert not [rule({**right, "precision_mode": "allow_mix_precision"}) for rule in options.RULES
-                if rule({**right, "precision_mode": "allow_mix_precision"})]  # fmt: skip
+    assert not list(options.find_contradictions({**right, "precision_mode": "allow_mix_precision"}))
 
 
 def test_visible_devices_must_ascend(monkeypatch: pytest.MonkeyPatch) -> None:

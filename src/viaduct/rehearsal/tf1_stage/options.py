@@ -7,7 +7,7 @@ device does not support has no effect on a CPU. They are reported at the line th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,7 @@ OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
     "dynamic_graph_execute_mode": ("lazy_recompile", "dynamic_execute"),
     "aoe_mode": ("1", "2", "4", "mdat"),
 }
+DYNAMIC_INPUT_OPTIONS = ("input_shape", "dynamic_dims", "dynamic_node_type")  # all three or none
 FIELD_TYPES = {"s": "bytes", "b": "bool", "i": "int"}  # by field of an AttrValue
 
 
@@ -167,8 +168,7 @@ Fault = tuple[str, dict[str, Any]]
 def check_map(entries: Any, values: dict[str, Any], at: Location) -> None:
     """Report options of parameter_map that are unknown, have the wrong type, or contradict each other."""
     faults = [find_fault(key, entry.WhichOneof("value"), values[key]) for key, entry in entries.items()]
-    for fault in filter(None, [*faults, *(rule(values) for rule in RULES)]):
-        case, fields = fault
+    for case, fields in (*filter(None, faults), *find_contradictions(values)):
         limits.report_violation("parameter-map", case, at=at, **fields)
 
 
@@ -187,68 +187,35 @@ def find_fault(key: str, field_name: str | None, value: Any) -> Fault | None:
     return None
 
 
-# A rule has the name of a requirement. It takes the options by key, and returns None if the requirement is met.
-Rule = Callable[[dict[str, Any]], Fault | None]
-
-
-def dump_has_folder(values: dict[str, Any]) -> Fault | None:
-    if not (values.get("enable_dump") or values.get("enable_dump_debug")):
-        return None
-    path = values.get("dump_path")
-    if not path:
-        return "dump without path", {}
-    return None if os.path.isdir(path) and os.access(path, os.W_OK) else ("dump path", {"path": path})
-
-
-def dump_steps_are_valid(values: dict[str, Any]) -> Fault | None:
-    text = values.get("dump_step")
-    if not text:
-        return None
-    parts = text.split("|")
-    ranges = [part.split("-") for part in parts if "-" in part]
-    is_valid = DUMP_STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
-    return None if is_valid else ("dump steps", {"steps": text})
-
-
-def precision_is_set_once(values: dict[str, Any]) -> Fault | None:
-    return ("two precision modes", {}) if values.get("precision_mode") and values.get("precision_mode_v2") else None
-
-
-def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> Fault | None:
+def find_contradictions(values: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the faults of options that need or exclude each other, and of folders and steps of a dump."""
+    if values.get("enable_dump") or values.get("enable_dump_debug"):
+        path = values.get("dump_path")
+        if not path:
+            yield "dump without path", {}
+        elif not os.path.isdir(path) or not os.access(path, os.W_OK):
+            yield "dump path", {"path": path}
+    if (steps := values.get("dump_step")) and not is_step_list(steps):
+        yield "dump steps", {"steps": steps}
+    if values.get("precision_mode") and values.get("precision_mode_v2"):
+        yield "two precision modes", {}
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
-    return ("mixlist", {"mode": mode}) if values.get("modify_mixlist") and "mix" not in mode else None
-
-
-def weights_are_compressed_one_way(values: dict[str, Any]) -> Fault | None:
-    both = values.get("enable_compress_weight") and values.get("compress_weight_conf")
-    return ("two compressions", {}) if both else None
-
-
-def operator_list_needs_a_mode(values: dict[str, Any]) -> Fault | None:
-    alone = values.get("optypelist_for_implmode") and not values.get("op_select_implmode")
-    return ("operator list", {}) if alone else None
-
-
-def dynamic_input_is_complete(values: dict[str, Any]) -> Fault | None:
-    names = ("input_shape", "dynamic_dims", "dynamic_node_type")
-    present = [name for name in names if name in values]
-    if len(present) in (0, len(names)):
-        return None
-    return "dynamic input", {"names": ", ".join(names), "present": ", ".join(present)}
-
-
-def loops_compile_whole_graph(values: dict[str, Any]) -> Fault | None:
+    if values.get("modify_mixlist") and "mix" not in mode:
+        yield "mixlist", {"mode": mode}
+    if values.get("enable_compress_weight") and values.get("compress_weight_conf"):
+        yield "two compressions", {}
+    if values.get("optypelist_for_implmode") and not values.get("op_select_implmode"):
+        yield "operator list", {}
+    present = [name for name in DYNAMIC_INPUT_OPTIONS if name in values]
+    if 0 < len(present) < len(DYNAMIC_INPUT_OPTIONS):
+        yield "dynamic input", {"names": ", ".join(DYNAMIC_INPUT_OPTIONS), "present": ", ".join(present)}
     iterations = values.get("iterations_per_loop", 1)
-    return ("mixed loop", {"iterations": iterations}) if values.get("mix_compile_mode") and iterations != 1 else None
+    if values.get("mix_compile_mode") and iterations != 1:
+        yield "mixed loop", {"iterations": iterations}
 
 
-RULES: tuple[Rule, ...] = (
-    dump_has_folder,
-    dump_steps_are_valid,
-    precision_is_set_once,
-    mixlist_needs_a_mixed_mode,
-    weights_are_compressed_one_way,
-    operator_list_needs_a_mode,
-    dynamic_input_is_complete,
-    loops_compile_whole_graph,
-)
+def is_step_list(text: str) -> bool:
+    """Return True for steps such as 0|3-5, at most 100 entries, each range ascending."""
+    entries = text.split("|")
+    ranges = [entry.split("-") for entry in entries if "-" in entry]
+    return bool(DUMP_STEPS.fullmatch(text)) and len(entries) <= 100 and all(int(a) < int(b) for a, b in ranges)
