@@ -40,8 +40,8 @@ class GraphStepCounter:
         sessions.observers.append(self.profiling_points)
         self.script_watch: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.script_watch.ends_at_target = True  # steps end where --step-at says, not with the session's updates
-            StepEndTracer(parse_step_end(plan.step_at), self.script_watch.end_step_at_target).start()
+            self.script_watch.uses_step_at = True  # steps end where --step-at says, not with the session's updates
+            StepEndTracer(parse_step_end(plan.step_at), self.script_watch.on_step_end).start()
         if not started_by_viaduct:
             atexit.register(self.finish, False)
 

@@ -25,7 +25,7 @@ from viaduct.rehearsal.overlay import Layout, OverlayError, choose_folders, find
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
-UPPER_LAYERS_FOLDER = "overlay"  # in the record: the layers that overlays write to
+UPPER_LAYERS_FOLDER = "overlay"  # in the record folder: the upper layers of overlays, see `overlay.Layout`
 MAX_ENTRIES = 2000  # entries of a folder that are searched for links
 MAX_PATH_LENGTH = 1000  # characters of a string that is taken for a path
 SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}  # a path in one of them is no user's
@@ -68,7 +68,7 @@ def find_uncovered(plan: Plan) -> str:
 
 
 def set_record_folder(plan: Plan, record: Path) -> Plan:
-    """Return the plan with another record, and with the `work` and `visible_root` that follow from it."""
+    """Return the plan with another record folder; a mirror in it gives the script's folders other visible paths."""
     plan = replace(plan, record_folder=str(record))
     if plan.file_view == "mirror":
         mirror = make_mirror(plan)

@@ -96,7 +96,7 @@ def parse_modes(switches: str) -> tuple[Mode, dict[str, Mode]]:
 
 
 def find_mode(name: str) -> Mode:
-    """Return the mode of a limit by VIADUCT_LIMITS."""
+    """Return the mode that the environment variable VIADUCT_LIMITS gives to a limit."""
     default, by_name = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
     return by_name.get(name, default)
 
@@ -143,7 +143,7 @@ def is_chinese() -> bool:
 
 
 def find_users_line() -> Line | None:
-    """Return the innermost line of the user's project on the stack; None if there is none."""
+    """Return the line of the user's project that is innermost on the stack; None if there is none."""
     frame = next((frame for frame in iterate_frames() if is_users_file(frame.f_code.co_filename)), None)
     return Line(os.path.abspath(frame.f_code.co_filename), frame.f_lineno) if frame else None
 

@@ -121,17 +121,17 @@ def iterate_nodes(path: Path) -> Iterator[ast.AST]:
 
 
 class StepEndTracer:
-    """Calls `on_step` after each execution of the target in this process."""
+    """Calls `on_step` after each execution of the statement or function in this process."""
 
-    def __init__(self, target: StepEnd, on_step: Callable[[], None]) -> None:
-        self.target, self.on_step = target, on_step
-        self.has_target = lru_cache(maxsize=None)(self._has_target)
+    def __init__(self, step_end: StepEnd, on_step: Callable[[], None]) -> None:
+        self.step_end, self.on_step = step_end, on_step
+        self.has_step_end = lru_cache(maxsize=None)(self._has_step_end)
 
     def start(self) -> None:
         """Trace new calls, and the running functions and modules."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
-            if self.has_target(frame.f_code):
+            if self.has_step_end(frame.f_code):
                 frame.f_trace = self.make_local_trace()
             frame = frame.f_back
         atexit.register(sys.settrace, None)  # later the trace function would lack its module's globals
@@ -142,30 +142,30 @@ class StepEndTracer:
         sys.settrace(None)
         threading.settrace(None)
 
-    def _has_target(self, code: CodeType) -> bool:
-        """Return True if a code object is the target function, or has a line of the target statement."""
+    def _has_step_end(self, code: CodeType) -> bool:
+        """Return True if a code object is the function that ends a step, or has a line of the statement that does."""
         if not limits.is_users_file(code.co_filename):
             return False
-        if function := self.target.function:
+        if function := self.step_end.function:
             # Before Python 3.11 code has no qualified name.
             name = getattr(code, "co_qualname", code.co_name)
             return name == function or name.endswith(f".{function}") or code.co_name == function
-        is_in_file = os.path.abspath(code.co_filename).endswith(f"{os.sep}{self.target.file}")
+        is_in_file = os.path.abspath(code.co_filename).endswith(f"{os.sep}{self.step_end.file}")
         lines = {line for _, _, line in code.co_lines() if line}
-        return is_in_file and any(self.target.first <= line <= self.target.last for line in lines)
+        return is_in_file and any(self.step_end.first <= line <= self.step_end.last for line in lines)
 
     def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self.make_local_trace() if self.has_target(frame.f_code) else None
+        return self.make_local_trace() if self.has_step_end(frame.f_code) else None
 
     def make_local_trace(self) -> Callable[[FrameType, str, Any], Any]:
         """Return a trace function for one frame."""
-        is_inside = False  # the frame's last event was a line of the target statement
+        is_inside = False  # the frame's last event was a line of the statement that ends a step
         is_raising = False  # the frame's last event was an exception
 
         def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal is_inside
             was_inside = is_inside
-            is_inside = event == "line" and self.target.first <= frame.f_lineno <= self.target.last
+            is_inside = event == "line" and self.step_end.first <= frame.f_lineno <= self.step_end.last
             if was_inside and not is_inside and event in ("line", "return"):
                 self.on_step()
             return trace_lines
@@ -180,4 +180,4 @@ class StepEndTracer:
                 self.on_step()
             return trace_return
 
-        return trace_return if self.target.function else trace_lines
+        return trace_return if self.step_end.function else trace_lines

@@ -32,8 +32,8 @@ _LIBRARY_FOLDERS = (  # of viaduct and of Python's standard library, under both 
 class Trees:
     """Roots of the trees of a comparison, as seen by one process."""
 
-    own: str  # root of the tree that this process runs
-    others: tuple[str, ...] = ()  # roots from which this process must not load modules
+    own_root: str  # root of the tree that this process runs
+    other_roots: tuple[str, ...] = ()  # roots from which this process must not load modules
     mirror: str = ""  # folder below which a mirror reproduces the file system's paths; "" without a mirror
     visible_root: str = ""  # path at which the script sees the own tree: the original's, or one in a mirror
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)  # results of `find_counterpart`
@@ -53,14 +53,14 @@ class Trees:
 
     def _find_root(self, path: str) -> str:
         """Return the innermost root that holds a path, since one tree may lie within another; "" if none does."""
-        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
+        roots = [root for root in (self.own_root, self.mirror, *self.other_roots) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
     def find_counterpart(self, path: str) -> str:
         """Return the file or folder at the path's position in the own tree; the path itself if there is none."""
         if path not in self._counterparts:
             position = self.find_position(path) if path else None
-            target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
+            target = os.path.normpath(os.path.join(self.own_root, position)) if position is not None else path
             if not os.path.exists(target):
                 return path  # not stored: the script may write the file later
             self._counterparts[path] = target
@@ -68,9 +68,9 @@ class Trees:
 
     def find_visible_path(self, path: str) -> str:
         """Return the path at which the script sees a file of the own tree; used for `__file__`."""
-        if not self.visible_root or self.visible_root == self.own or not is_within(path, [self.own]):
+        if not self.visible_root or self.visible_root == self.own_root or not is_within(path, [self.own_root]):
             return path
-        visible = self.visible_root + path[len(self.own) :]
+        visible = self.visible_root + path[len(self.own_root) :]
         return visible if os.path.exists(visible) else path
 
     def find_tree(self, path: str) -> TreeName | None:
@@ -79,12 +79,12 @@ class Trees:
         if is_library_file(spelling):
             return None
         root = self._find_root(spelling) or self._find_root(os.path.realpath(path))
-        if root == self.own:
+        if root == self.own_root:
             return "own"
         if root and root == self.visible_root and is_within(spelling, [root]):
             # An overlay shows the own tree's files here, and the original's where the own tree has none.
-            return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
-        return "other" if root in self.others else "outside"
+            return "own" if os.path.exists(self.own_root + spelling[len(root) :]) else "other"
+        return "other" if root in self.other_roots else "outside"
 
 
 @lru_cache(maxsize=4096)

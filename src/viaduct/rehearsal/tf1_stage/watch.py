@@ -1,7 +1,7 @@
 """Watches the training steps of a script: counts them, ends the script after a number of them, records their results.
 
     script_watch = watch.start_watching(steps=20)  # after tf1_stage.install(), before the script
-    ...                                       # the script
+    ...                                            # the script
     script_watch.store_last_variables()            # reads the weights of a session that is still open
     script_watch.losses, script_watch.first_gradients, script_watch.last_variables
 
@@ -33,8 +33,8 @@ class ScriptWatch(sessions.Observer):
     """Counts, bounds and records the training steps of a script."""
 
     max_steps: int | None = None  # training steps, and batches of an evaluation; None: no limit
-    # With --step-at: a step ends when `end_step_at_target` is called, not with a run that trains.
-    ends_at_target: bool = False
+    # With --step-at a step ends when `on_step_end` is called, not with a run that trains.
+    uses_step_at: bool = False
     losses: list[float | None] = field(default_factory=list)  # the mean loss of each step; None if unknown
     end_times: list[tuple[float, float]] = field(default_factory=list)  # of the steps: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class ScriptWatch(sessions.Observer):
     stop_requested_at: float | None = None  # time.monotonic() when StopScript was first raised
     _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are stored
     # The loss of the present step if it is known before the step's end: from a run before the step
-    # (`compute_loss_before_step`), or with `ends_at_target` from a run within the step.
+    # (`compute_loss_before_step`), or with `uses_step_at` from a run within the step.
     _loss: float | None = None
 
     @property
@@ -57,7 +57,7 @@ class ScriptWatch(sessions.Observer):
     # ---- before and after each run
 
     def before_run(self, run: GraphRun) -> None:
-        if run.is_training and self.is_limit_reached and not self.ends_at_target:
+        if run.is_training and self.is_limit_reached and not self.uses_step_at:
             self.stop()
 
     def stop(self) -> None:
@@ -91,12 +91,12 @@ class ScriptWatch(sessions.Observer):
         return tensors
 
     def is_part_of_step(self, run: GraphRun) -> bool:
-        """Return True for a run that trains, and with `ends_at_target` for a run that computes gradients."""
-        records = find_recorded_gradients(run.graph) if self.ends_at_target else []
+        """Return True for a run that trains, and with `uses_step_at` for a run that computes gradients."""
+        records = find_recorded_gradients(run.graph) if self.uses_step_at else []
         return run.is_training or any(record.has_any_from(run.subgraph.ops) for record in records)
 
     def receive_values(self, run: GraphRun, values: list[Any]) -> None:
-        if self.ends_at_target and not run.session_record.is_closed:
+        if self.uses_step_at and not run.session_record.is_closed:
             self._unsaved = run.session_record
         if not self.is_part_of_step(run):
             return
@@ -108,13 +108,13 @@ class ScriptWatch(sessions.Observer):
             else:
                 parts.setdefault(name, {})[part] = np.array(value)
         self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
-        if self.ends_at_target:
+        if self.uses_step_at:
             self._loss = loss
             return
         self._end_step(run.session_record, loss)
 
-    def end_step_at_target(self) -> None:
-        """End a step where the user says that steps end, at a line or a function (--step-at)."""
+    def on_step_end(self) -> None:
+        """End a step; called at the line or function at which steps end according to --step-at."""
         if self.is_limit_reached:
             self.stop()
         loss, self._loss = self._loss, None
