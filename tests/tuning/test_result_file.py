@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuning.bank_entries import make_entry
 from tuning.in_process import FakeWorker, make_operator, make_tuner
-from viaduct.tuning.result_file import Status, decide, name_result_file, write_result_file
+from viaduct.tuning.result_file import Status, decide_status, name_result_file, write_result_file
 
 
 def test_its_name_has_process_date_and_milliseconds() -> None:
@@ -45,17 +45,17 @@ DEFAULT_IS_BEST = make_entry("a", 100, 100, choice={"layout": "as_given"})
 
 def test_nothing_is_stored_without_a_search_or_a_larger_gain() -> None:
     kept = None, Status(bank_hit=True, bank_reserved=True)
-    assert decide(None, None) == (None, Status())
-    assert decide(SLOWER, None) == kept
-    assert decide(FASTER, SLOWER) == kept
-    assert decide(FASTER, FASTER) == kept
+    assert decide_status(None, None) == (None, Status())
+    assert decide_status(SLOWER, None) == kept
+    assert decide_status(FASTER, SLOWER) == kept
+    assert decide_status(FASTER, FASTER) == kept
 
 
 def test_a_measured_default_does_not_replace_an_entry() -> None:
     worse_than_default = make_entry("a", 100, 110)
-    assert decide(worse_than_default, DEFAULT_IS_BEST)[0] is None
+    assert decide_status(worse_than_default, DEFAULT_IS_BEST)[0] is None
 
 
 def test_a_first_result_is_appended_and_a_better_one_replaces_the_entry() -> None:
-    assert decide(None, DEFAULT_IS_BEST) == (DEFAULT_IS_BEST, Status(bank_append=True))
-    assert decide(SLOWER, FASTER) == (FASTER, Status(bank_hit=True, bank_update=True))
+    assert decide_status(None, DEFAULT_IS_BEST) == (DEFAULT_IS_BEST, Status(bank_append=True))
+    assert decide_status(SLOWER, FASTER) == (FASTER, Status(bank_hit=True, bank_update=True))

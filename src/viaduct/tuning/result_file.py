@@ -40,11 +40,14 @@ class Status:
     bank_update: bool = False
 
 
-def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
-    """Return the entry to store (or None) and the status; `hit` is the bank's entry, `result` a new search's."""
-    if hit is None:
+def decide_status(earlier: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
+    """Return the entry to store (or None) and the status.
+
+    `earlier` is the operator's entry in the bank, `result` the entry of a new search.
+    """
+    if earlier is None:
         return result, Status(bank_append=result is not None)
-    if result is not None and result.gain > hit.gain and not result.is_default:
+    if result is not None and result.gain > earlier.gain and not result.is_default:
         return result, Status(bank_hit=True, bank_update=True)
     return None, Status(bank_hit=True, bank_reserved=True)
 

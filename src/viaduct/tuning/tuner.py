@@ -21,7 +21,7 @@ from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, FailedPoint, 
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TURNS
-from viaduct.tuning.result_file import Status, decide
+from viaduct.tuning.result_file import Status, decide_status
 from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
@@ -113,41 +113,39 @@ class Tuner:
 
         An operator with an entry in the bank is searched only with `repeat`.
         """
-        signature = operator.signature
-        hit = self.find_entry(signature)
-        outcome = Outcome(operator, entry=hit, default_us=default_us)
-        if hit is not None and not self.repeat:
-            _, outcome.status = decide(hit, result=None)
+        earlier = self.find_entry(operator.signature)
+        outcome = Outcome(operator, entry=earlier, default_us=default_us)
+        if earlier is not None and not self.repeat:
+            _, outcome.status = decide_status(earlier, result=None)
             return outcome
-        outcome.search_result = self.search(operator, outcome, hit, time.monotonic() + seconds)
-        stored, outcome.status = decide(hit, outcome.search_result)
+        outcome.search_result = self.search(operator, outcome, earlier, time.monotonic() + seconds)
+        stored, outcome.status = decide_status(earlier, outcome.search_result)
         if stored is not None:
             self.bank.update(self.fingerprint, lambda bank: bank.with_entry(stored))
             outcome.entry = stored
         if outcome.search_result is not None:
-            Journal.of(self.bank, self.fingerprint, signature).remove()
+            self.open_journal(operator).remove()
         return outcome
 
-    def search(self, operator: Operator, outcome: Outcome, hit: Entry | None, end: float) -> Entry | None:
+    def open_journal(self, operator: Operator) -> Journal:
+        return Journal.of(self.bank, self.fingerprint, operator.signature)
+
+    def search(self, operator: Operator, outcome: Outcome, earlier: Entry | None, end: float) -> Entry | None:
         """Return the entry of the best variant, or of the default if no variant is significantly better.
 
         None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts cannot be
-        compared because the machine is busy. `hit` is the operator's entry in the bank.
+        compared because the machine is busy. `earlier` is the operator's entry in the bank.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
         searcher = make_searcher(self.mode, space, self.seed, neighbours=neighbours)
         searcher.tell(default, outcome.default_us)
         best, best_ratio = default, 1.0  # the fastest point, and its time as a share of the default's
-        failed = {encode_point(row.configuration): row for row in (hit.failed if hit else ())}
+        failed = {encode_point(row.configuration): row for row in (earlier.failed if earlier else ())}
         measurement_count, is_complete = 0, False
-        journal = Journal.of(self.bank, self.fingerprint, operator.signature)
+        journal = self.open_journal(operator)
         measured = journal.read()
-        while True:
-            point = searcher.ask()
-            if point is None:
-                is_complete = True
-                break
+        while (point := searcher.ask()) is not None:
             key = encode_point(point)
             if key in failed and key not in measured:  # failed in an earlier search, according to the bank's entry
                 searcher.tell(point, None)
@@ -169,6 +167,8 @@ class Tuner:
                 best, best_ratio = point, result["ratio"]
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
                 self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
+        else:  # the searcher has no further point
+            is_complete = True
         if not measurement_count and not is_complete:
             outcome.note = "the budget was spent before a variant was measured"
             return None
@@ -200,7 +200,7 @@ class Tuner:
             failed=failed,
         )
         if winner == default:
-            measured = Journal.of(self.bank, self.fingerprint, operator.signature).read()
+            measured = self.open_journal(operator).read()
             return replace(entry, spread=float(measured.get(encode_point(default), {}).get("spread", 0.0)))
         result = self.measure(operator, winner, default, CONFIRMING_TURNS, MAX_TURNS, confirming=True)
         if "us" not in result:
@@ -226,7 +226,7 @@ class Tuner:
         It has the keys of the answer of `worker.OperatorRequests.measure`, or only `failed` with the reason.
         `incumbent` is the best point so far. With `confirming`, the journal is neither read nor written.
         """
-        journal = Journal.of(self.bank, self.fingerprint, operator.signature)
+        journal = self.open_journal(operator)
         recorded = None if confirming else journal.read().get(encode_point(point))
         if recorded is not None and ("us" in recorded or "failed" in recorded):
             self.reused += 1
