@@ -18,7 +18,7 @@ from viaduct.tuning.bank import Bank, BankContents, Verdict
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.tuner import Operator, Outcome
-from viaduct.tuning.workers import WorkerFailed
+from viaduct.tuning.worker_process import WorkerFailed
 
 STEP = Signature.of("threads", recipe="tiny")
 JUDGED = {"without_us": 100.0, "with_us": 80.0, "ratio": 0.8, "is_faster": True, "turns": 9, "others": 0.0}

@@ -12,7 +12,7 @@ from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Bank, BankContents, Choice
 from viaduct.tuning.signature import Signature
 from viaduct.tuning.tuner import Operator, Tuner
-from viaduct.tuning.workers import WorkerFailed
+from viaduct.tuning.worker_process import WorkerFailed
 
 SPACE = Space([Parameter("tile", (1, 2, 4, 8)), Parameter("fast", (False, True))], default={"tile": 1, "fast": False})
 

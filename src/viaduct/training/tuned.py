@@ -37,7 +37,7 @@ from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
 from viaduct.tuning.table import TuneReport
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
-from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
+from viaduct.tuning.worker_process import Interrupted, Worker, WorkerFailed
 
 OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker process counts as lost
 VERDICT_STEPS = 60  # the time of so many steps is kept for the verdict

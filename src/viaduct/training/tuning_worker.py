@@ -33,8 +33,8 @@ from viaduct.tuning.applying import Call, apply_choices, observe_calls
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.measuring import take_turns_until_significant
 from viaduct.tuning.operators import Work, kernel, list_kinds, optimizer
+from viaduct.tuning.request_server import Answer, OperatorRequests, serve
 from viaduct.tuning.signature import THREADS, Signature
-from viaduct.tuning.worker import Answer, OperatorRequests, serve
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
 MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41

@@ -7,7 +7,7 @@
     operators/         one file for each kind of operator: signature, variants, application of a variant
     search/            search methods over spaces of configurations (viaduct/search_space.py)
     measuring.py       checks of values; times taken in turns until the ranking is significant
-    worker.py          the measuring process; workers.py starts, limits and restarts it
+    worker_process.py  start, limit and restart the measuring process, which runs request_server.py
     journal.py         measurements of an unfinished search
     result_file.py     append, update or keep an operator's entry in the bank; tune_result_pid….json
     tuner.py           the search of one operator within a time limit

@@ -24,7 +24,7 @@ from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TU
 from viaduct.tuning.result_file import Status, decide_status
 from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import MAX_OTHER_LOAD, THREADS, Signature
-from viaduct.tuning.workers import Worker, WorkerFailed
+from viaduct.tuning.worker_process import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
 """Time after which a worker without an answer is killed; it is asked to measure for a quarter of this time."""
@@ -223,7 +223,7 @@ class Tuner:
     ) -> dict[str, Any]:
         """Return the measurement of a point, from the journal if it has one.
 
-        It has the keys of the answer of `worker.OperatorRequests.measure`, or only `failed` with the reason.
+        It has the keys of the answer of `request_server.OperatorRequests.measure`, or only `failed` with the reason.
         `incumbent` is the best point so far. With `confirming`, the journal is neither read nor written.
         """
         journal = self.open_journal(operator)

@@ -6,8 +6,8 @@ from typing import Any
 
 from viaduct.errors import BadValue
 from viaduct.tuning.measuring import TurnTimes
+from viaduct.tuning.request_server import OperatorRequests, answer
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.worker import OperatorRequests, answer
 
 
 def refuse(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Start the measuring process (worker.py), send it requests with a time limit, and restart it after a failure."""
+"""Start the measuring process (request_server.py), send it requests with a time limit, restart it after a failure."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from viaduct.errors import ViaductError
-from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
+from viaduct.tuning.worker_process import Interrupted, Worker, WorkerFailed
 
 pytestmark = pytest.mark.process
 
 CODE = """
 import os, signal, time
 from viaduct.errors import BadValue
-from viaduct.tuning.worker import serve
+from viaduct.tuning.request_server import serve
 def die(request): os.kill(os.getpid(), signal.SIGSEGV)
 def hang(request): time.sleep(60)
 def refuse(request): raise BadValue("no such thing.", "Try another.")

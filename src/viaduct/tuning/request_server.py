@@ -1,7 +1,7 @@
 """The measuring process: it reads requests as lines of JSON from stdin and answers on stdout.
 
-What variants print goes to stderr. A variant that crashes or hangs ends only this process; `workers.py` starts the next
-one. On Linux this process is killed when its parent ends.
+Output of the variants goes to stderr. A variant that crashes or hangs ends only this process; worker_process.py starts
+the next one. On Linux this process is killed when its parent ends.
 """
 
 from __future__ import annotations
