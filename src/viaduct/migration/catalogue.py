@@ -87,7 +87,7 @@ def render_rows() -> str:
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     for row, about in {**list_rows(), **SECTIONS}.items():
-        links = [f"[{rule.name}](#{rule.name.replace('.', '')})" for rule in rules if row in rule.rows]
+        links = [f"[{rule.name}](#{rule.name.replace('.', '')})" for rule in rules if row in rule.spec_rows]
         implemented = "; ".join([", ".join(links), ELSEWHERE.get(row, "")]).strip("; ")
         lines.append(f"| {row} | {about} | {implemented or '**none yet**'} |")
     return "\n".join(lines)
@@ -100,7 +100,7 @@ def list_rows() -> dict[str, str]:
 
 def render_rule(rule: Rule) -> str:
     targets = ", ".join(rule.targets)
-    facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.rows)}*"
+    facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.spec_rows)}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"
 
 

@@ -216,7 +216,7 @@ def make_introduced_place(path: str, line: int, candidate: Candidate) -> Place:
 def map_rules_to_requirements() -> dict[str, str]:
     """Return the name of each rule, and of each message of the engine about a whole file -> its requirement."""
     engine_messages = ("engine.unparsable", "engine.left_alone", "engine.helper")
-    return {**dict.fromkeys(engine_messages, "files"), **{rule.name: rule.requirement for rule in all_rules()}}
+    return {**dict.fromkeys(engine_messages, "files"), **{rule.name: rule.target_needs for rule in all_rules()}}
 
 
 def requirement_of(finding: Finding) -> str:

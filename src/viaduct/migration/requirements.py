@@ -1,4 +1,4 @@
-"""What a target device requires of a script. Each rule names the requirement that it serves (`Rule.requirement`).
+"""What a target device requires of a script. Each rule names the requirement that it serves (`target_needs=`).
 
 The ledger of a migration counts, for each requirement, the places that fulfil it and those that still have to change.
 """

@@ -52,8 +52,8 @@ class Rule:
     category: Category = "mandatory"  # of its findings, also with --to any unless `category_for_any` is given
     targets: tuple[TargetName, ...] = ("npu",)
     category_for_any: Category | None = None
-    requirement: str = "other"  # what the target requires of the code that the rule changes or reports: requirements.py
-    rows: tuple[str, ...] = ()  # rows of the specification that the rule implements: specification.py
+    target_needs: str = "other"  # the requirement (requirements.py) under which the ledger counts the rule's findings
+    spec_rows: tuple[str, ...] = ()  # rows that the rule implements; docs/rules.md lists them
     former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before this one
     runs_last: bool = False  # runs after all rules without `runs_last`, to see their result
@@ -149,7 +149,7 @@ class Rule:
     def has_name(self, name: str) -> bool:
         """Return True for the rule's name and its former names, with or without the family, and for its rows."""
         short = name.removeprefix("torch.").removeprefix("tf1.")
-        return name in (self.name, self.name.partition(".")[2], *self.rows) or short in self.former_names
+        return name in (self.name, self.name.partition(".")[2], *self.spec_rows) or short in self.former_names
 
 
 def make_report_rule(module: str, category: Category = "report", **fields: Any) -> Rule:

@@ -1,4 +1,4 @@
-"""Rows of the specification of `viaduct migrate`. Each rule names the rows that it implements (`Rule.rows`).
+"""Rows of the specification of `viaduct migrate`. Each rule names the rows that it implements (`spec_rows=`).
 
 A row is one requirement, such as E1 (the first about Estimator), or a section, such as 2.8 (Horovod). `--only`,
 `--skip` and `--explain` accept rows. The specification itself is not part of the repository.

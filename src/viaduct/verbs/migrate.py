@@ -118,9 +118,8 @@ def explain_rule(name: str) -> None:
     from viaduct.migration.catalogue import find_rules
 
     for index, rule in enumerate(find_rules(name)):
-        head = (
-            f"{rule.name}: {rule.category}, for {', '.join(rule.targets)}, rows {' '.join(rule.rows)} of docs/rules.md"
-        )
+        targets, rows = ", ".join(rule.targets), " ".join(rule.spec_rows)
+        head = f"{rule.name}: {rule.category}, for {targets}, rows {rows} of docs/rules.md"
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 

@@ -13,7 +13,7 @@ from viaduct.migration.frameworks import TENSORFLOW, frameworks_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="tensorflow_functions", rows=("6",), category="report", targets=("any",))
+rule = Rule(__name__, target_needs="tensorflow_functions", spec_rows=("6",), category="report", targets=("any",))
 
 
 @rule.file(only_if_file_contains=("tensorflow", "keras"))

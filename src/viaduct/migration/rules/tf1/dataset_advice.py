@@ -13,7 +13,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("D7", "D8", "D9", "D10", "D11"), category="advice", runs_last=True)
+rule = Rule(__name__, spec_rows=("D7", "D8", "D9", "D10", "D11"), category="advice", runs_last=True)
 
 READERS = tuple(f"tensorflow.{name}" for name in ("WholeFileReader", "LMDBReader", "IdentityReader"))
 

@@ -25,7 +25,7 @@ from viaduct.migration.rules.tf1._batchers import (
     report_dropped_batch,
 )
 
-rule = Rule(__name__, requirement="batches", rows=("D1",))
+rule = Rule(__name__, target_needs="batches", spec_rows=("D1",))
 
 
 @rule.call(*QUEUE_FUNCTIONS)

@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="batches", rows=("D4",), category="report", runs_last=True)
+rule = Rule(__name__, target_needs="batches", spec_rows=("D4",), category="report", runs_last=True)
 
 RESULT_WORDS = ("pred", "result", "output", "num_written", "lines")
 # num_predict: the number of examples to predict

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES, report_dropped_batch
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, requirement="batches", rows=("D1", "D2", "D3"))
+rule = Rule(__name__, target_needs="batches", spec_rows=("D1", "D2", "D3"))
 
 DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}

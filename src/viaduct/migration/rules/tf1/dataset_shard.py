@@ -29,7 +29,7 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, requirement="shards", rows=("D5",), after=("horovod_lifecycle", "session_config"))
+rule = Rule(__name__, target_needs="shards", spec_rows=("D5",), after=("horovod_lifecycle", "session_config"))
 
 STRATEGY_ATTRIBUTES = (
     {"num_input_pipelines", "input_pipeline_id"}  # tf.distribute.InputContext

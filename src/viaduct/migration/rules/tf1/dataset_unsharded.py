@@ -15,7 +15,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import EVALUATION_NAMES
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, requirement="shards", rows=("D6",), category="report", when=is_distributed, runs_last=True)
+rule = Rule(__name__, target_needs="shards", spec_rows=("D6",), category="report", when=is_distributed, runs_last=True)
 
 SOURCES = (
     "tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset",

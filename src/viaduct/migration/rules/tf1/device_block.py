@@ -22,7 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, requirement="placement", rows=("N4", "V5"))
+rule = Rule(__name__, target_needs="placement", spec_rows=("N4", "V5"))
 
 
 @rule.node(ast.With, ast.AsyncWith, only_if_file_contains=("device",))

@@ -39,7 +39,7 @@ from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
 from viaduct.migration.rules.tf1._tensorflow_names import reserve_local_name
 from viaduct.migration.sessions import SESSION_CLASSES
 
-rule = Rule(__name__, requirement="broadcast", rows=("E14", "V4"), when=is_distributed, after=("session_config",))
+rule = Rule(__name__, target_needs="broadcast", spec_rows=("E14", "V4"), when=is_distributed, after=("session_config",))
 
 HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,

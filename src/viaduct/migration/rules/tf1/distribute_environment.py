@@ -18,7 +18,7 @@ from viaduct.cards.tensorflow_api import VENDOR_MODULES
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site, cache_per_file
 
-rule = Rule(__name__, requirement="communication", rows=("V7",))
+rule = Rule(__name__, target_needs="communication", spec_rows=("V7",))
 
 DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_variable: "0"}
 READING_FUNCTIONS = ("os.getenv", "os.environ.get")

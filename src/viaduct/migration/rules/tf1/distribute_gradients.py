@@ -28,7 +28,9 @@ from viaduct.migration.options import is_distributed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-rule = Rule(__name__, requirement="optimizers", rows=("V3",), when=is_distributed, after=("distribute_optimizer",))
+rule = Rule(
+    __name__, target_needs="optimizers", spec_rows=("V3",), when=is_distributed, after=("distribute_optimizer",)
+)
 
 NEW_KEYWORDS = {  # keyword of tf.gradients -> keyword of compute_gradients
     "grad_ys": "grad_loss",

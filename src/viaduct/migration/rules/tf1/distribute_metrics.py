@@ -27,7 +27,7 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 
 rule = Rule(
     __name__,
-    rows=("V6",),
+    spec_rows=("V6",),
     category="advice",
     when=lambda options: options.metrics_allreduce,
     after=("tpu_spec", "seed_tuning"),

@@ -28,7 +28,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
 
-rule = Rule(__name__, requirement="optimizers", rows=("V2",), when=is_distributed, after=("tpu_spec", "distribute_sum"))
+rule = Rule(
+    __name__, target_needs="optimizers", spec_rows=("V2",), when=is_distributed, after=("tpu_spec", "distribute_sum")
+)
 
 BUILTIN_FUNCTIONS = frozenset(dir(builtins))
 UNKNOWN_USES = {"unknown", "returned", "passed to wrapper"}

@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import find_receiving_parameter
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, requirement="communication", rows=("V1",), after=("estimator_run_config",))
+rule = Rule(__name__, target_needs="communication", spec_rows=("V1",), after=("estimator_run_config",))
 
 STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 

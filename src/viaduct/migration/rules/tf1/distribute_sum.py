@@ -26,8 +26,8 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
     __name__,
-    requirement="optimizers",
-    rows=("V2",),
+    target_needs="optimizers",
+    spec_rows=("V2",),
     when=lambda options: options.distributed and options.reduction == "sum",
     after=("precision_graph_rewrite",),
 )

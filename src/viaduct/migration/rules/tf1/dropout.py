@@ -17,7 +17,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_literal_in, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("N1",), category="performance")
+rule = Rule(__name__, spec_rows=("N1",), category="performance")
 
 NO_PARENTHESES = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # after `1.0 -`
 

@@ -15,7 +15,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import calls_to
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("N2",), category="performance", when=lambda options: options.dropout_layers)
+rule = Rule(__name__, spec_rows=("N2",), category="performance", when=lambda options: options.dropout_layers)
 
 LAYERS = (
     "tensorflow.layers.dropout", "tensorflow.layers.Dropout", "tensorflow.keras.layers.Dropout",

@@ -22,7 +22,10 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_converter, report_unpacked
 
 rule = Rule(
-    __name__, requirement="estimators", rows=("E5", "E6", "E7"), after=("estimator_run_config", "preset_resnet_seed")
+    __name__,
+    target_needs="estimators",
+    spec_rows=("E5", "E6", "E7"),
+    after=("estimator_run_config", "preset_resnet_seed"),
 )
 
 CONTRIB_CLASSES = (

@@ -24,7 +24,7 @@ from viaduct.migration.rules.tf1._run_configs import (
     report_unpacked,
 )
 
-rule = Rule(__name__, requirement="run_configs", rows=("E1", "E2", "E3", "E4"))
+rule = Rule(__name__, target_needs="run_configs", spec_rows=("E1", "E2", "E3", "E4"))
 
 # The parameters of RunConfig in order: first those that NPURunConfig has, then the others.
 KEPT_PARAMETERS = (

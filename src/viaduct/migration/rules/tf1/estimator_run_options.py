@@ -24,7 +24,9 @@ def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
-rule = Rule(__name__, rows=("E15", "S13", "L6"), category="performance", when=has_run_options, after=("tpu_estimator",))
+rule = Rule(
+    __name__, spec_rows=("E15", "S13", "L6"), category="performance", when=has_run_options, after=("tpu_estimator",)
+)
 
 
 @rule.call(full_name("NPURunConfig"))

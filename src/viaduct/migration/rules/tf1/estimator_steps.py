@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="estimators", rows=("E16",), category="report", runs_last=True)
+rule = Rule(__name__, target_needs="estimators", spec_rows=("E16",), category="report", runs_last=True)
 
 
 @rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")

@@ -26,7 +26,7 @@ from viaduct.migration.lookups import plain_name, sole_target
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, rows=("N3",), category="performance")
+rule = Rule(__name__, spec_rows=("N3",), category="performance")
 
 POINTS = (-3.0, -1.2, -0.3, 0.0, 0.4, 1.0, 2.5)
 FUNCTIONS: dict[str, Callable[..., float]] = {

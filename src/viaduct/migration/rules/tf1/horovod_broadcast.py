@@ -27,7 +27,7 @@ from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, requirement="broadcast", rows=("2.8",))
+rule = Rule(__name__, target_needs="broadcast", spec_rows=("2.8",))
 
 
 @horovod.register_call(rule, "BroadcastGlobalVariablesHook")

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, requirement="communication", rows=("2.8",))
+rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",))
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
 REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # others are reported; name is dropped

@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, requirement="communication", rows=("S7", "2.8"))
+rule = Rule(__name__, target_needs="communication", spec_rows=("S7", "2.8"))
 
 CONFIG_FIELD = "visible_device_list"
 ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"

@@ -20,7 +20,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, requirement="communication", rows=("C1", "2.8"))
+rule = Rule(__name__, target_needs="communication", spec_rows=("C1", "2.8"))
 
 
 @horovod.register_call(rule, "init", "shutdown")

@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, requirement="communication", rows=("2.8",), after=("horovod_devices",))
+rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",), after=("horovod_devices",))
 
 
 @horovod.register_call(rule, *ranks.HCCL_FUNCTIONS)

@@ -13,7 +13,12 @@ from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
-    __name__, requirement="tensorflow_functions", rows=("I4",), category="report", targets=ALL_CARDS, runs_last=True
+    __name__,
+    target_needs="tensorflow_functions",
+    spec_rows=("I4",),
+    category="report",
+    targets=ALL_CARDS,
+    runs_last=True,
 )
 
 ALTERNATIVES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, rows=("K8",), category="advice", runs_last=True)
+rule = Rule(__name__, spec_rows=("K8",), category="advice", runs_last=True)
 
 
 @rule.method("fit")

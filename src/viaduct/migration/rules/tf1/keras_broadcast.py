@@ -23,7 +23,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 from viaduct.migration.rules.tf1._broadcast import prepend_item
 
-rule = Rule(__name__, requirement="broadcast", rows=("K6",), when=is_distributed)
+rule = Rule(__name__, target_needs="broadcast", spec_rows=("K6",), when=is_distributed)
 
 CALLBACKS_POSITIONS = {"fit": 5, "fit_generator": 4}
 CALLBACK = "NPUBroadcastGlobalVariablesCallback"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="keras_sessions", rows=("K7",))
+rule = Rule(__name__, target_needs="keras_sessions", spec_rows=("K7",))
 
 
 @rule.call("tensorflow.keras.backend.clear_session")

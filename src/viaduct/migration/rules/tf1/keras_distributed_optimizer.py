@@ -22,7 +22,7 @@ from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, requirement="optimizers", rows=("K5",), when=is_distributed)
+rule = Rule(__name__, target_needs="optimizers", spec_rows=("K5",), when=is_distributed)
 
 WRAPPERS = (
     *("KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer"),

@@ -39,7 +39,7 @@ from viaduct.migration.rules.tf1._tensorflow_names import (
 )
 from viaduct.migration.source import FunctionNode
 
-rule = Rule(__name__, requirement="keras_sessions", rows=("K1", "K2", "K3"), after=("session_config",))
+rule = Rule(__name__, target_needs="keras_sessions", spec_rows=("K1", "K2", "K3"), after=("session_config",))
 
 
 # A script without the word "keras" may run models that other files define.

@@ -11,7 +11,7 @@ from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, requirement="tensorflow_functions", rows=("K9", "K10"), category="report", runs_last=True)
+rule = Rule(__name__, target_needs="tensorflow_functions", spec_rows=("K9", "K10"), category="report", runs_last=True)
 
 ALTERNATIVES = {  # name in Keras -> advice in English and Chinese
     "utils.multi_gpu_model": (

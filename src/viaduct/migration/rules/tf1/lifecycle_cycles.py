@@ -39,8 +39,8 @@ from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
-    requirement="communication",
-    rows=("C2", "C4", "C5"),
+    target_needs="communication",
+    spec_rows=("C2", "C4", "C5"),
     when=communication.needs_communication,
     after=("lifecycle_init",),
 )

@@ -47,8 +47,8 @@ from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
-    requirement="communication",
-    rows=("C1", "C3", "C4", "C5"),
+    target_needs="communication",
+    spec_rows=("C1", "C3", "C4", "C5"),
     when=communication.needs_communication,
     after=("tpu_spec", "distribute_broadcast", "session_close"),
 )

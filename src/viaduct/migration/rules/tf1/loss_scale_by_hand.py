@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("L5", "L7"), category="advice", runs_last=True)
+rule = Rule(__name__, spec_rows=("L5", "L7"), category="advice", runs_last=True)
 
 
 @rule.method("compute_gradients", "minimize")

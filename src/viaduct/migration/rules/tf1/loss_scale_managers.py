@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="loss_scale", rows=("L1", "L2"))
+rule = Rule(__name__, target_needs="loss_scale", spec_rows=("L1", "L2"))
 
 DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # DynamicLossScale's parameters, in order
 NEW_NAMES = {  # TensorFlow's parameter -> the managers' parameter

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="loss_scale", rows=("L3",))
+rule = Rule(__name__, target_needs="loss_scale", spec_rows=("L3",))
 
 LOSS_SCALE_OPTIMIZERS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",

@@ -22,7 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._strategies import DEVICE_SETTERS, STRATEGIES
 
-rule = Rule(__name__, requirement="placement", rows=("6.1",), targets=("mlu",))
+rule = Rule(__name__, target_needs="placement", spec_rows=("6.1",), targets=("mlu",))
 
 # `gpu` in "/gpu:0", "gpu:0" and "/device:GPU:0".
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)

@@ -17,7 +17,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._environment_variables import is_variable_name
 
-rule = Rule(__name__, requirement="placement", rows=("6.1",), targets=("mlu",))
+rule = Rule(__name__, target_needs="placement", spec_rows=("6.1",), targets=("mlu",))
 
 VARIABLES = {
     "TF_GPU_THREAD_MODE": "TF_MLU_THREAD_MODE",

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="placement", rows=("6.1",), targets=("mlu",))
+rule = Rule(__name__, target_needs="placement", spec_rows=("6.1",), targets=("mlu",))
 
 FIELD = "visible_device_list"
 

@@ -6,7 +6,12 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
 
 rule = Rule(
-    __name__, requirement="tensorflow_functions", rows=("6.1",), category="report", targets=("mlu",), runs_last=True
+    __name__,
+    target_needs="tensorflow_functions",
+    spec_rows=("6.1",),
+    category="report",
+    targets=("mlu",),
+    runs_last=True,
 )
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")

@@ -11,7 +11,7 @@ import ast
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("N8", "N9", "N10", "N11"), category="advice", runs_last=True)
+rule = Rule(__name__, spec_rows=("N8", "N9", "N10", "N11"), category="advice", runs_last=True)
 
 FINITENESS_CHECKS = tuple(
     f"tensorflow.{prefix}{name}" for prefix in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")

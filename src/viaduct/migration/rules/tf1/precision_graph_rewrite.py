@@ -18,7 +18,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap_optimizer
 
-rule = Rule(__name__, requirement="loss_scale", rows=("L4",))
+rule = Rule(__name__, target_needs="loss_scale", spec_rows=("L4",))
 
 REWRITES = (
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",

@@ -47,8 +47,8 @@ rules = (
         ),
         category="report",
         targets=ALL_CARDS,
-        requirement="tensorflow_functions",
-        rows=("8",),
+        target_needs="tensorflow_functions",
+        spec_rows=("8",),
     ),
     report_rule(
         __name__,
@@ -85,8 +85,8 @@ rules = (
             "TensorFlow 集群:请改由启动脚本配合 rank table 启动各 rank",
         ),
         category="report",
-        requirement="communication",
-        rows=("V1",),
+        target_needs="communication",
+        spec_rows=("V1",),
     ),
     report_rule(
         __name__,
@@ -105,8 +105,8 @@ rules = (
         category="report",
         when=lambda options: options.distributed and options.reduction == "sum",
         after=("keras_distributed_optimizer",),
-        requirement="optimizers",
-        rows=("V2",),
+        target_needs="optimizers",
+        spec_rows=("V2",),
     ),
     report_rule(
         __name__,
@@ -125,6 +125,6 @@ rules = (
         ),
         category="advice",
         after=("lifecycle_cycles",),
-        rows=("C6",),
+        spec_rows=("C6",),
     ),
 )

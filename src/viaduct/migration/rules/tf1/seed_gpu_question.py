@@ -19,7 +19,7 @@ from viaduct.migration.options import has_resnet_preset
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("2.11",), category="advice", when=has_resnet_preset)
+rule = Rule(__name__, spec_rows=("2.11",), category="advice", when=has_resnet_preset)
 
 LISTING_FUNCTIONS = ("tensorflow.config.list_physical_devices", "tensorflow.config.experimental.list_physical_devices")
 

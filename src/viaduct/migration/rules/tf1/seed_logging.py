@@ -21,7 +21,7 @@ import ast
 from viaduct.migration.options import has_resnet_preset
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("2.11",), category="advice", when=has_resnet_preset)
+rule = Rule(__name__, spec_rows=("2.11",), category="advice", when=has_resnet_preset)
 
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}

@@ -20,7 +20,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.options import has_resnet_preset
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rows=("N5", "N6", "N7"), category="performance", when=has_resnet_preset)
+rule = Rule(__name__, spec_rows=("N5", "N6", "N7"), category="performance", when=has_resnet_preset)
 
 SCHEDULES = {  # schedule -> name and position of the argument that gets the step counter
     "tensorflow.train.piecewise_constant": ("x", 0),

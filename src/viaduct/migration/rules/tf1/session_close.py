@@ -30,7 +30,7 @@ from viaduct.migration.rules.tf1._session_uses import find_keeper, only_handles_
 from viaduct.migration.rules.tf1._tensorflow_names import import_module
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
-rule = Rule(__name__, requirement="closing", rows=("S9", "S10"), after=("device_block",))
+rule = Rule(__name__, target_needs="closing", spec_rows=("S9", "S10"), after=("device_block",))
 
 CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # functions of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")

@@ -47,7 +47,9 @@ from viaduct.migration.rules.tf1._tensorflow_names import (
 )
 from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIND_AND_METHOD, SESSION_CLASSES
 
-rule = Rule(__name__, requirement="sessions", rows=("S1", "S2", "S3", "S4", "S6", "K2"), after=("horovod_devices",))
+rule = Rule(
+    __name__, target_needs="sessions", spec_rows=("S1", "S2", "S3", "S4", "S6", "K2"), after=("horovod_devices",)
+)
 
 
 @rule.call(*CONFIG_ARGUMENTS)

@@ -30,7 +30,7 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_host_session,
 )
 
-rule = Rule(__name__, requirement="sessions", rows=("S11",))
+rule = Rule(__name__, target_needs="sessions", spec_rows=("S11",))
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, only_if_file_contains=("ConfigProto",))

@@ -22,7 +22,7 @@ from viaduct.migration.lookups import is_within_call
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="compiler", rows=("S12",))
+rule = Rule(__name__, target_needs="compiler", spec_rows=("S12",))
 
 REMOVED_FUNCTIONS = tuple(
     f"tensorflow.config.{part}{name}"

@@ -16,7 +16,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import call_with_argument
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="sessions", rows=("S12",), when=lambda options: options.style == "wrapper")
+rule = Rule(__name__, target_needs="sessions", spec_rows=("S12",), when=lambda options: options.style == "wrapper")
 
 HELPERS = {
     "tensorflow.GraphOptions": ("npu_graph_options", "graph_options"),

@@ -33,8 +33,8 @@ from viaduct.migration.rules.tf1._tensorflow_names import render_bytes
 
 rule = Rule(
     __name__,
-    requirement="sessions",
-    rows=("S13", "L6"),
+    target_needs="sessions",
+    spec_rows=("S13", "L6"),
     when=lambda options: bool(
         options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
     ),

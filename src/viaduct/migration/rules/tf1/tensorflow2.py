@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, requirement="tensorflow_functions", rows=("8",), category="report", runs_last=True)
+rule = Rule(__name__, target_needs="tensorflow_functions", spec_rows=("8",), category="report", runs_last=True)
 
 TF2_FUNCTIONS = ("tensorflow.function", "tensorflow.GradientTape")
 TF2_MODULE = "tensorflow.compat.v2"

@@ -26,7 +26,7 @@ from viaduct.migration.predicates import find_argument, is_constant, is_literal_
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _run_configs as run_configs
 
-rule = Rule(__name__, requirement="estimators", rows=("E10", "E11"))
+rule = Rule(__name__, target_needs="estimators", spec_rows=("E10", "E11"))
 
 TPU = "tensorflow.estimator.tpu"
 BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")

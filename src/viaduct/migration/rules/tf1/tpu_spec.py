@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap_optimizer
 
-rule = Rule(__name__, requirement="estimators", rows=("E12", "E13"))
+rule = Rule(__name__, target_needs="estimators", spec_rows=("E12", "E13"))
 
 TPU = "tensorflow.estimator.tpu"
 

@@ -12,8 +12,8 @@ from viaduct.migration.support_table import find_symbol, names_without_rule
 
 rule = Rule(
     __name__,
-    requirement="tensorflow_functions",
-    rows=("8",),
+    target_needs="tensorflow_functions",
+    spec_rows=("8",),
     category="report",
     after=("seed_gpu_question",),
     runs_last=True,

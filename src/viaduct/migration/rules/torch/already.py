@@ -17,7 +17,7 @@ import ast
 
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
-rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=ALL_CARDS)
+rule = Rule(__name__, spec_rows=("P1", "6"), category="advice", targets=ALL_CARDS)
 
 
 @rule.file(only_if_file_contains=("cuda", "CUDA", "nccl", "NCCL"))

@@ -19,7 +19,7 @@ from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 
-rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="amp", spec_rows=("P11", "6"), targets=ALL_CARDS)
 
 AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 # With the cards' own names, since positional arguments in code that was migrated before become keyword arguments too.

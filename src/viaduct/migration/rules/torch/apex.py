@@ -16,7 +16,7 @@ from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 
-rule = make_report_rule(__name__, requirement="amp", rows=("P12", "6"))
+rule = make_report_rule(__name__, target_needs="amp", spec_rows=("P12", "6"))
 
 COUNTERPARTS_IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",

@@ -31,7 +31,7 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.targets import import_helper
 
 rule = Rule(
-    __name__, requirement="amp", rows=("P11", "6"), targets=ALL_TARGETS, former_names=("any_amp",), after=("amp",)
+    __name__, target_needs="amp", spec_rows=("P11", "6"), targets=ALL_TARGETS, former_names=("any_amp",), after=("amp",)
 )
 
 AUTOCAST_NAMES = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")

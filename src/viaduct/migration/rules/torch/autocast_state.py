@@ -19,7 +19,7 @@ from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 from viaduct.migration.rules.torch._imports import move_names
 
-rule = Rule(__name__, requirement="amp", rows=("P11", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="amp", spec_rows=("P11", "6"), targets=ALL_CARDS)
 
 DTYPE_FUNCTIONS = {
     "torch.get_autocast_gpu_dtype": "get_autocast_dtype",

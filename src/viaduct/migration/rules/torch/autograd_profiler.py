@@ -21,7 +21,7 @@ from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
 from viaduct.migration.rules.torch._imports import move_names
 
-rule = Rule(__name__, requirement="profiling", rows=("P10", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="profiling", spec_rows=("P10", "6"), targets=ALL_CARDS)
 
 PROFILER = "torch.autograd.profiler"
 EMIT_NVTX = f"{PROFILER}.emit_nvtx"

@@ -26,7 +26,7 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, requirement="backend", rows=("P13",), targets=ALL_TARGETS, former_names=("any_backend",))
+rule = Rule(__name__, target_needs="backend", spec_rows=("P13",), targets=ALL_TARGETS, former_names=("any_backend",))
 
 DISTRIBUTED = "torch.distributed"
 BACKEND_POSITIONS = {

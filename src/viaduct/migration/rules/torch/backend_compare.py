@@ -21,7 +21,12 @@ from viaduct.migration.rules.torch._collectives import is_backend_expression, is
 from viaduct.migration.targets import import_helper
 
 rule = Rule(
-    __name__, requirement="backend", rows=("P13",), targets=ALL_TARGETS, modes=ALL_MODES, former_names=("any_backend",)
+    __name__,
+    target_needs="backend",
+    spec_rows=("P13",),
+    targets=ALL_TARGETS,
+    modes=ALL_MODES,
+    former_names=("any_backend",),
 )
 
 

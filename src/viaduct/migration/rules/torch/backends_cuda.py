@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Site, make_report_rule
 
-rule = make_report_rule(__name__, requirement="device_calls", rows=("P6", "P19", "6"))
+rule = make_report_rule(__name__, target_needs="device_calls", spec_rows=("P6", "P19", "6"))
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}

@@ -36,8 +36,8 @@ from viaduct.migration.rules.torch._type_uses import is_compared, is_in_set_defa
 
 rule = Rule(
     __name__,
-    requirement="device_calls",
-    rows=("P2", "P11", "6"),
+    target_needs="device_calls",
+    spec_rows=("P2", "P11", "6"),
     targets=ALL_TARGETS,
     former_names=("any_cuda_api", "any_amp"),
     after=("rng_state", "amp", "device_string", "device_argparse", "device_compare", "device_integer"),

@@ -44,8 +44,8 @@ from viaduct.migration.targets import import_helper
 
 rule = Rule(
     __name__,
-    requirement="moves",
-    rows=("P7", "P18", "6"),
+    target_needs="moves",
+    spec_rows=("P7", "P18", "6"),
     targets=ALL_TARGETS,
     former_names=("any_cuda_method",),
     after=("already",),

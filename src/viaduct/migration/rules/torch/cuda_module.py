@@ -15,7 +15,7 @@ from __future__ import annotations
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
 
-rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="device_calls", spec_rows=("P2", "6"), targets=ALL_CARDS)
 
 
 @rule.reference("torch.cuda")

@@ -21,7 +21,7 @@ from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
 
-rule = Rule(__name__, requirement="device_calls", rows=("P2", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="device_calls", spec_rows=("P2", "6"), targets=ALL_CARDS)
 
 FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 

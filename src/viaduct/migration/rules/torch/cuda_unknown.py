@@ -11,7 +11,12 @@ from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_O
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
-    __name__, requirement="device_calls", rows=("P2", "P6", "6"), category="report", targets=ALL_CARDS, runs_last=True
+    __name__,
+    target_needs="device_calls",
+    spec_rows=("P2", "P6", "6"),
+    category="report",
+    targets=ALL_CARDS,
+    runs_last=True,
 )
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")

@@ -20,7 +20,7 @@ from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
 
-rule = Rule(__name__, rows=("P19", "6"), category="advice", targets=ALL_CARDS)
+rule = Rule(__name__, spec_rows=("P19", "6"), category="advice", targets=ALL_CARDS)
 
 CUDNN = "torch.backends.cudnn"
 NO_EFFECT = ("it has no effect here and does no harm", "在此设备上无效,但无害")

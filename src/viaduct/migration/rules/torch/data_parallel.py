@@ -25,8 +25,8 @@ from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 
 rule = Rule(
     __name__,
-    requirement="data_parallel",
-    rows=("P14",),
+    target_needs="data_parallel",
+    spec_rows=("P14",),
     targets=ALL_TARGETS,
     category_for_any="report",
     when=lambda options: options.to == "any" or options.data_parallel != "ddp",

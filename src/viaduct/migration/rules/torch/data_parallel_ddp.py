@@ -52,8 +52,8 @@ from viaduct.migration.rules.torch._ddp_edits import Rewriter
 
 rule = Rule(
     __name__,
-    requirement="data_parallel",
-    rows=("P14",),
+    target_needs="data_parallel",
+    spec_rows=("P14",),
     targets=ALL_CARDS,
     when=lambda options: options.data_parallel == "ddp",
     after=("device_string",),

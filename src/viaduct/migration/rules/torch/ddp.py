@@ -28,8 +28,8 @@ from viaduct.migration.targets import import_helper
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P15",),
+    target_needs="device_strings",
+    spec_rows=("P15",),
     category="advice",
     targets=ALL_TARGETS,
     category_for_any="mandatory",

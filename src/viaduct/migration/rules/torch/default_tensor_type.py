@@ -16,8 +16,8 @@ from viaduct.migration.rules.torch._type_uses import SET_DEFAULT_TYPE
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P2", "5", "6"),
+    target_needs="device_strings",
+    spec_rows=("P2", "5", "6"),
     category="report",
     targets=ALL_TARGETS,
     modes=ALL_MODES,

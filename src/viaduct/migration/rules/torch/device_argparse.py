@@ -25,7 +25,7 @@ from viaduct.migration.rules.torch._devices import find_devices, replace_device_
 from viaduct.migration.rules.torch._options import option_names, option_values
 
 rule = Rule(
-    __name__, requirement="device_strings", rows=("P9",), targets=ALL_TARGETS, former_names=("any_device_text",)
+    __name__, target_needs="device_strings", spec_rows=("P9",), targets=ALL_TARGETS, former_names=("any_device_text",)
 )
 
 

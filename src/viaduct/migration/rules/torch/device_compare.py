@@ -41,8 +41,8 @@ from viaduct.migration.targets import import_helper
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P9", "P10"),
+    target_needs="device_strings",
+    spec_rows=("P9", "P10"),
     targets=ALL_TARGETS,
     former_names=("any_device_compare",),
 )

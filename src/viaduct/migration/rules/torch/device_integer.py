@@ -40,8 +40,8 @@ from viaduct.migration.rules.torch._plugin_use import is_plugin_imported_elsewhe
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P8", "P27", "6"),
+    target_needs="device_strings",
+    spec_rows=("P8", "P27", "6"),
     targets=ALL_TARGETS,
     former_names=("any_device_integer",),
 )

@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._devices import find_devices
 
-rule = make_report_rule(__name__, requirement="device_strings", rows=("P9", "6"))
+rule = make_report_rule(__name__, target_needs="device_strings", spec_rows=("P9", "6"))
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))

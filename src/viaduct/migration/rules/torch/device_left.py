@@ -21,8 +21,8 @@ from viaduct.migration.rules.torch._options import is_in_add_argument
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P8", "P9", "6"),
+    target_needs="device_strings",
+    spec_rows=("P8", "P9", "6"),
     category="report",
     targets=ALL_TARGETS,
     after=("device_string",),

@@ -42,8 +42,8 @@ from viaduct.migration.rules.torch._options import is_in_add_argument
 
 rule = Rule(
     __name__,
-    requirement="device_strings",
-    rows=("P8", "P9", "P18", "P24", "P25", "6"),
+    target_needs="device_strings",
+    spec_rows=("P8", "P9", "P18", "P24", "P25", "6"),
     targets=ALL_TARGETS,
     former_names=("any_device_text",),
     after=("autocast", "profiler"),

@@ -13,7 +13,7 @@ from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move, location_of
 
-rule = make_report_rule(__name__, requirement="torch_functions", rows=("P5", "6"), visits_lines_left_alone=True)
+rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P5", "6"), visits_lines_left_alone=True)
 
 DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARD_NAMES for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8  # calls in a chain such as `x.float().double()`

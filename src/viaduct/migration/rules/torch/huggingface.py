@@ -14,7 +14,7 @@ import ast
 from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, requirement="torch_functions", rows=("P6", "6"), category="report", targets=ALL_TARGETS)
+rule = Rule(__name__, target_needs="torch_functions", spec_rows=("P6", "6"), category="report", targets=ALL_TARGETS)
 
 LIBRARY_PREFIXES = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 OPTION_TEXTS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")

@@ -18,7 +18,7 @@ from viaduct.cards.torch_api import counterpart
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch import _imports
 
-rule = Rule(__name__, requirement="plugin", rows=("P2", "P11", "6"), targets=ALL_CARDS)
+rule = Rule(__name__, target_needs="plugin", spec_rows=("P2", "P11", "6"), targets=ALL_CARDS)
 
 
 @rule.node(ast.ImportFrom, only_if_file_contains=("cuda",))

@@ -28,7 +28,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, starts_with_name
 
-rule = Rule(__name__, rows=("P17",), category="advice", targets=("npu",))
+rule = Rule(__name__, spec_rows=("P17",), category="advice", targets=("npu",))
 
 MOVING_METHODS = ("npu", "cuda", "to")
 LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")

@@ -28,7 +28,9 @@ from viaduct.migration.rules.torch._dotted_names import replace_in_f_string
 from viaduct.migration.rules.torch._helper import parenthesize, report_if_in_torchscript
 from viaduct.migration.rules.torch._is_cuda import may_be_tensor_attribute, report_if_ambiguous
 
-rule = Rule(__name__, requirement="moves", rows=("P10", "6"), targets=ALL_TARGETS, former_names=("any_device_compare",))
+rule = Rule(
+    __name__, target_needs="moves", spec_rows=("P10", "6"), targets=ALL_TARGETS, former_names=("any_device_compare",)
+)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("is_cuda",))

@@ -15,7 +15,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules, is_constant, is_none_or_absent
 from viaduct.migration.rule import Site, make_report_rule
 
-rule = make_report_rule(__name__, requirement="torch_functions", rows=("P6",), visits_lines_left_alone=True)
+rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True)
 
 CPP_EXTENSION = "torch.utils.cpp_extension"
 COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")

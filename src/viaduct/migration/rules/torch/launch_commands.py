@@ -18,7 +18,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, rows=("P27",), category="advice", targets=ALL_TARGETS, runs_last=True)
+rule = Rule(__name__, spec_rows=("P27",), category="advice", targets=ALL_TARGETS, runs_last=True)
 
 RUNNERS = ("os.", "subprocess.", "shutil.which")
 

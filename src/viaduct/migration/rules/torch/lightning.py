@@ -14,7 +14,7 @@ import ast
 
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, requirement="trainers", rows=("6",), category="report", targets=ALL_TARGETS)
+rule = Rule(__name__, target_needs="trainers", spec_rows=("6",), category="report", targets=ALL_TARGETS)
 
 LIGHTNING_NAMES = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")

@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
-rule = Rule(__name__, rows=("P27",), category="advice", targets=ALL_TARGETS, runs_last=True)
+rule = Rule(__name__, spec_rows=("P27",), category="advice", targets=ALL_TARGETS, runs_last=True)
 
 RANK_TEXTS = ("LOCAL_RANK", "--local_rank", "--local-rank")
 SETTERS = ("set_device", "set_device_index", "device_index")  # the last one is the helper's

@@ -40,8 +40,8 @@ from viaduct.migration.rules.torch._loaded import find_device_variable, load_des
 
 rule = Rule(
     __name__,
-    requirement="checkpoints",
-    rows=("P18",),
+    target_needs="checkpoints",
+    spec_rows=("P18",),
     targets=ALL_TARGETS,
     former_names=("any_map_location", "any_device_text"),
 )

@@ -20,7 +20,7 @@ from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import drop_alias
 
-rule = Rule(__name__, requirement="plugin", rows=("6",), targets=("mlu",))
+rule = Rule(__name__, target_needs="plugin", spec_rows=("6",), targets=("mlu",))
 
 FORMER_PACKAGE = f"{MLU.plugin}.core"
 FORMER_MODULE = f"{FORMER_PACKAGE}.mlu_model"

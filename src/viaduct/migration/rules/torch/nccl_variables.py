@@ -23,7 +23,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _environment_variables as variables
 
-rule = Rule(__name__, requirement="backend", rows=("P20", "6"), category="report", targets=ALL_TARGETS)
+rule = Rule(__name__, target_needs="backend", spec_rows=("P20", "6"), category="report", targets=ALL_TARGETS)
 
 
 @rule.node(ast.Constant, only_if_file_contains=("NCCL_", *OTHER_CUDA_VARIABLES))

@@ -20,8 +20,8 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
 rule = Rule(
     __name__,
-    requirement="torch_functions",
-    rows=("P6",),
+    target_needs="torch_functions",
+    spec_rows=("P6",),
     category="report",
     targets=ALL_TARGETS,
     visits_lines_left_alone=True,

@@ -11,7 +11,7 @@ from viaduct.cards.torch_api import NVTX_FUNCTIONS
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
-    __name__, requirement="device_calls", rows=("P6", "6"), category="report", targets=ALL_CARDS, runs_last=True
+    __name__, target_needs="device_calls", spec_rows=("P6", "6"), category="report", targets=ALL_CARDS, runs_last=True
 )
 
 MLU_MARKS = f"{MLU.torch_module}.{MLU.range_module}"  # torch.mlu.cnpx, after `cuda_api`

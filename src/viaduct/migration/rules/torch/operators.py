@@ -14,7 +14,7 @@ from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, Operator
 from viaduct.migration.rule import Site, make_report_rule
 from viaduct.migration.rules.torch._locations import is_in_dataset, location_of
 
-rule = make_report_rule(__name__, requirement="torch_functions", rows=("5", "6"), visits_lines_left_alone=True)
+rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("5", "6"), visits_lines_left_alone=True)
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 OTHER_LIBRARIES = ("pandas", "numpy", "scipy", "polars", "tensorflow")

@@ -19,7 +19,7 @@ import re
 from viaduct.migration.lookups import literal_text, method_name
 from viaduct.migration.rule import Site, make_report_rule
 
-rule = make_report_rule(__name__, rows=("P6",), category="advice")
+rule = make_report_rule(__name__, spec_rows=("P6",), category="advice")
 
 CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")

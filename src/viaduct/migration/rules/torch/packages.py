@@ -21,7 +21,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
 from viaduct.migration.rule import Site, make_report_rule
 
-rule = make_report_rule(__name__, requirement="torch_functions", rows=("P6",), visits_lines_left_alone=True)
+rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True)
 
 # `cuda` alone would match every file with code for CUDA, and the rule `apex` reports apex.
 IMPORT_TEXTS = tuple(

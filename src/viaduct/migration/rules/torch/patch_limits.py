@@ -16,8 +16,8 @@ from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
     __name__,
-    requirement="torch_functions",
-    rows=("P9", "P18", "P20", "P21"),
+    target_needs="torch_functions",
+    spec_rows=("P9", "P18", "P20", "P21"),
     category="report",
     targets=ALL_CARDS,
     modes=("patch",),

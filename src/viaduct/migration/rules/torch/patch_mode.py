@@ -25,7 +25,7 @@ from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules._entry import is_imported_by_others
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
-rule = Rule(__name__, requirement="plugin", rows=("P1", "6"), targets=ALL_CARDS, modes=("patch",), runs_last=True)
+rule = Rule(__name__, target_needs="plugin", spec_rows=("P1", "6"), targets=ALL_CARDS, modes=("patch",), runs_last=True)
 
 # Target -> imports of the plug-in and of its patch.
 IMPORT_LINES = {

@@ -13,7 +13,7 @@ from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
-rule = Rule(__name__, rows=("P1", "6"), category="advice", targets=ALL_CARDS, runs_last=True)
+rule = Rule(__name__, spec_rows=("P1", "6"), category="advice", targets=ALL_CARDS, runs_last=True)
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("transfer_to_npu", "gpu_migration", "model_transfer"))

@@ -14,7 +14,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._helper import runs_only_with_card
 
-rule = Rule(__name__, rows=("P16",), category="advice", targets=("any",), former_names=("any_pinned_memory",))
+rule = Rule(__name__, spec_rows=("P16",), category="advice", targets=("any",), former_names=("any_pinned_memory",))
 
 
 @rule.method("pin_memory")

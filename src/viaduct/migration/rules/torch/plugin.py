@@ -22,8 +22,8 @@ from viaduct.migration.rules.torch._plugin_use import card_uses, is_plugin_impor
 
 rule = Rule(
     __name__,
-    requirement="plugin",
-    rows=("P1", "6"),
+    target_needs="plugin",
+    spec_rows=("P1", "6"),
     targets=ALL_CARDS,
     completes_other_rules=True,  # their edits may need the import
     visits_lines_left_alone=True,

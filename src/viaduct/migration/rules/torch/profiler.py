@@ -32,7 +32,9 @@ from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import import_helper
 
-rule = Rule(__name__, requirement="profiling", rows=("P10", "6"), targets=ALL_TARGETS, former_names=("any_profiler",))
+rule = Rule(
+    __name__, target_needs="profiling", spec_rows=("P10", "6"), targets=ALL_TARGETS, former_names=("any_profiler",)
+)
 
 TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.plugin}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.

@@ -12,7 +12,7 @@ from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Site, make_report_rule
 
-rule = make_report_rule(__name__, requirement="device_calls", rows=("P4", "6"))
+rule = make_report_rule(__name__, target_needs="device_calls", spec_rows=("P4", "6"))
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in DEVICE_TYPES}
 GENERATION_NUMBERS = {"major", "minor"}

@@ -51,8 +51,8 @@ rules = (
         ),
         category="report",
         targets=ALL_TARGETS,
-        requirement="device_calls",
-        rows=("P3", "6"),
+        target_needs="device_calls",
+        spec_rows=("P3", "6"),
     ),
     report_rule(
         __name__,
@@ -72,7 +72,7 @@ rules = (
         category="advice",
         targets=("npu",),
         visits_lines_left_alone=True,
-        rows=("P22",),
+        spec_rows=("P22",),
     ),
     report_rule(
         __name__,
@@ -94,7 +94,7 @@ rules = (
         category="advice",
         targets=ALL_TARGETS,
         modes=ALL_MODES,
-        rows=("P21", "6"),
+        spec_rows=("P21", "6"),
     ),
     report_rule(
         __name__,
@@ -129,8 +129,8 @@ rules = (
         category="report",
         targets=ALL_CARDS,
         after=("cuda_api",),
-        requirement="device_calls",
-        rows=("P6", "6"),
+        target_needs="device_calls",
+        spec_rows=("P6", "6"),
     ),
     report_rule(
         __name__,
@@ -150,7 +150,7 @@ rules = (
         ),
         category="advice",
         targets=ALL_TARGETS,
-        rows=("P21", "6"),
+        spec_rows=("P21", "6"),
     ),
     report_rule(
         __name__,
@@ -174,6 +174,6 @@ rules = (
         category="advice",
         targets=ALL_TARGETS,
         visits_lines_left_alone=True,
-        rows=("6",),
+        spec_rows=("6",),
     ),
 )

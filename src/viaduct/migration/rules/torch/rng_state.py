@@ -16,8 +16,8 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 
 rule = Rule(
     __name__,
-    requirement="device_calls",
-    rows=("P2",),
+    target_needs="device_calls",
+    spec_rows=("P2",),
     targets=ALL_TARGETS,
     category_for_any="advice",
     former_names=("any_rng_state",),

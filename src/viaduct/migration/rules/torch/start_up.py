@@ -25,7 +25,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.torch._plugin_use import uses_card
 
-rule = Rule(__name__, rows=("P26",), category="performance", targets=("npu",), after=("data_parallel_ddp",))
+rule = Rule(__name__, spec_rows=("P26",), category="performance", targets=("npu",), after=("data_parallel_ddp",))
 
 SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
 SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")

@@ -27,7 +27,11 @@ from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 
 rule = Rule(
-    __name__, requirement="device_strings", rows=("P2", "P9"), targets=ALL_TARGETS, former_names=("any_type_text",)
+    __name__,
+    target_needs="device_strings",
+    spec_rows=("P2", "P9"),
+    targets=ALL_TARGETS,
+    former_names=("any_type_text",),
 )
 
 TENSOR_TYPES = tuple(f"{kind}Tensor" for kind in torch_api.TENSOR_TYPES)

@@ -15,7 +15,9 @@ from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
 
-rule = Rule(__name__, requirement="moves", rows=("P7", "P8"), category="report", targets=ALL_TARGETS, runs_last=True)
+rule = Rule(
+    __name__, target_needs="moves", spec_rows=("P7", "P8"), category="report", targets=ALL_TARGETS, runs_last=True
+)
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda", ".cuda("))

@@ -20,8 +20,8 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
     __name__,
-    requirement="plugin",
-    rows=("P2",),
+    target_needs="plugin",
+    spec_rows=("P2",),
     targets=("any",),
     completes_other_rules=True,  # their edits may leave unused imports
     former_names=("any_unused_imports",),

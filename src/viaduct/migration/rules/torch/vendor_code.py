@@ -22,8 +22,8 @@ from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(
     __name__,
-    requirement="torch_functions",
-    rows=("P1", "6"),
+    target_needs="torch_functions",
+    spec_rows=("P1", "6"),
     category="report",
     targets=("any",),
     former_names=("any_vendor_code",),

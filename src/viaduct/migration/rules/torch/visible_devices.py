@@ -38,8 +38,8 @@ from viaduct.migration.rules.torch import _environment_variables as variables
 
 rule = Rule(
     __name__,
-    requirement="visible_devices",
-    rows=("P20", "6"),
+    target_needs="visible_devices",
+    spec_rows=("P20", "6"),
     targets=ALL_TARGETS,
     former_names=("any_visible_devices",),
 )
