@@ -45,6 +45,16 @@ def test_shares_of_repetitions_add_up_to_the_step_as_it_is_reported() -> None:
     assert found["largest"] == [{"name": "conv", "ms": pytest.approx(9.0 * 11 / 12)}]
 
 
+def test_a_repetition_whose_profile_failed_does_not_count_as_zero() -> None:
+    quick = Shares({"convolution": 4.0, "optimizer": 2.0}, 1.0, 1.0)
+    failed = Shares(why_not="the profiler saw no kernel")
+    for repetitions in ([run(8.0, quick), run(8.0, failed)], [run(8.0, failed), run(8.0, quick)]):
+        found = record.build_time_record(repetitions, ms_per_step=8.0)
+        assert found["ms"] == pytest.approx({"convolution": 4.0, "optimizer": 2.0})
+        assert found["host_gaps_ms"] == found["data_wait_ms"] == pytest.approx(1.0)
+    assert record.build_time_record([run(8.0, failed)], ms_per_step=8.0) == {"why_not": "the profiler saw no kernel"}
+
+
 def test_one_measurement_is_reported_as_it_was_made() -> None:
     found = record.build_time_record([run(10.0, Shares({"convolution": 6.0}, 3.0, 1.0))], ms_per_step=10.0)
     assert found["ms"] == pytest.approx({"convolution": 6.0})
@@ -55,7 +65,7 @@ def test_more_than_the_best_is_no_share_and_is_explained() -> None:
     assert record.compute_share(150, seconds=1.0, best=100.0) is None
     figures = {"matrix_share": None, "bandwidth_share": 0.5, "counted": {"flop": 150}}
     assert record.describe_exceeded_ceilings([figures], "fp16") == [
-        "No matrix share is given: a step multiplies faster than the large fp16 product did."
+        "No matrix share is given for a step that multiplies faster than the large fp16 product."
     ]
     assert record.describe_exceeded_ceilings([{**figures, "matrix_share": 0.9}], "fp16") == []
     assert record.describe_exceeded_ceilings([{**figures, "counted": {"why_not": "it needs values"}}], "fp16") == []

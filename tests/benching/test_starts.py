@@ -35,7 +35,7 @@ def test_the_times_are_sent_before_the_variant_is_closed(monkeypatch: pytest.Mon
         def close(self) -> None:
             calls.append("close")
 
-    monkeypatch.setattr(starts, "build", lambda request: (Loop(), lambda: calls.append("wait")))
+    monkeypatch.setattr(starts, "build_variant", lambda request: (Loop(), lambda: calls.append("wait")))
     request = StartRequest("shapes_taster", [], "cpu", "synthetic")
     starts.run_child(request, lambda seconds: calls.append(" ".join(seconds)))
     assert calls == ["step", "wait", "build_s first_step_s", "close"]

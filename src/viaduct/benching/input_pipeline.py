@@ -67,7 +67,8 @@ def measure(
     """Measure our pipelines and the peers in turns; return the figures for `--json`.
 
     A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`. With
-    `workers` 0, each core gets one worker.
+    `workers` 0, each core gets one worker. A row's `ratio_to_tf_data` is the median ratio of its turns to those of
+    tf.data, None without them.
     """
     for name in peers:
         if name not in PEER_MODULES:
@@ -311,7 +312,7 @@ def make_dataloader_batches(task: Task) -> Iterator[int]:
 
     data: Any = PillowImages(task)
     options: dict[str, Any] = {"num_workers": task.workers, "persistent_workers": True, "drop_last": True}
-    # fork is Linux's default up to Python 3.13, and spawned workers would leave semaphores behind, with a warning.
+    # Fork: spawned workers would leave semaphores behind, with a warning.
     options["multiprocessing_context"] = "fork"
     loader: Any = DataLoader(data, batch_size=task.batch, shuffle=True, **options)
     while True:
@@ -399,7 +400,7 @@ STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and re
 
 
 def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Return the mean milliseconds per image of each stage of preparing a training image, in one thread."""
+    """Return the mean milliseconds per image of each of STAGES, in one thread and with crops resized to 224x224."""
     numbers = np.linspace(0, len(folder) - 1, min(TIMED_IMAGES, len(folder))).astype(int).tolist()
     out = np.empty((224, 224, 3), np.float32)
     seconds = np.zeros(len(STAGES))
@@ -418,8 +419,8 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
     """Return the seconds of the stages from "entropy decode" on if only the region of a crop is decoded.
 
-    None if the image does not allow that. Each of four calls adds a stage. The time of a stage is the difference
-    between its call and the call before.
+    None if the image does not allow that. Each of four calls does one stage more than the call before; the difference
+    between their times is the time of that stage.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)

@@ -45,20 +45,24 @@ class Variant(Protocol):
 
 @dataclass(frozen=True)
 class Lengths:
-    """Numbers of steps and windows of a measurement, and whether a few steps are also profiled."""
+    """Numbers of steps and windows of a measurement, and whether a few steps are also profiled.
+
+    The JSON record has these fields under the same names.
+    """
 
     steps: int  # steps of a window
     windows: int
     warmup: int  # warm-up steps before the first window
-    profile: bool = True  # the record has these field names
+    profile: bool = True
 
     @classmethod
     def of(
         cls, device_type: str, sink: int, steps: int | None, windows: int | None, warmup: int | None, profile: bool
     ) -> Lengths:
-        """Return the requested lengths, or the device's defaults; steps are rounded up to a whole number of sinks.
+        """Return the requested lengths, with the device's defaults for those that are None.
 
-        `sink` is the length of a sink in steps; 0 without sinks.
+        With sinks, whose length in steps is `sink` (0: none), steps and warm-up are rounded up to whole sinks; the
+        warm-up has at least one.
         """
         default_steps, default_windows, default_warmup = (2, 3, 1) if device_type == "cpu" else (20, 7, 20)
         steps, warmup = steps or default_steps, default_warmup if warmup is None else warmup
@@ -78,9 +82,9 @@ class VariantResult:
     work: StepWork
     build_s: float = 0.0
     first_step_s: float = 0.0
-    memory_bytes: int | None = None  # peak memory, from `Run.measure_added_memory`
+    memory_bytes: int | None = None  # peak memory, from `Measurement.measure_added_memory`
     seconds: Sample = field(default_factory=lambda: Sample([]))  # seconds per step, a value for each window
-    ratio: float = 1.0  # this variant's time divided by ours
+    ratio: float = 1.0  # median over the windows of this variant's time divided by ours
     shares: shares.Shares = field(default_factory=shares.Shares)
 
 
@@ -111,16 +115,16 @@ def measure(
     with explain_out_of_memory(setting):
         best = ceilings.measure(setting.device, setting.torch_device, plan.dtype, setting.recipe.precision.tf32)
     release_memory(setting.torch_device)
-    run = Run(setting, DTYPES[plan.compute], lengths, notify)
-    with run:
-        run.build_variants(peers)
-        run.take_turns()
+    with Measurement(setting, DTYPES[plan.compute], lengths, notify) as taken:
+        taken.build_variants(peers)
+        taken.take_turns()
         if lengths.profile:
-            run.profile_variants()
-        return Outcome(run.results, unavailable | run.unavailable, best, plan.compute, run.notes, run.collect_facts())
+            taken.profile_variants()
+        left_out = unavailable | taken.unavailable
+        return Outcome(taken.results, left_out, best, plan.compute, taken.notes, taken.collect_facts())
 
 
-class Run:
+class Measurement:
     """Measurement of all variants in one process."""
 
     def __init__(self, setting: Setting, dtype: torch.dtype, lengths: Lengths, notify: Notify) -> None:
@@ -131,7 +135,7 @@ class Run:
         self.notes: list[str] = []
         self.cleanup = ExitStack()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Measurement:
         return self
 
     def __exit__(self, *reason: object) -> None:

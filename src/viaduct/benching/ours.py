@@ -1,7 +1,8 @@
 """The benchmark's own variant: a recipe's training steps, run by the loop of `viaduct train`.
 
-The recipe is changed (`make_endless`): it has no evaluations, checkpoints and callbacks, and a tiny learning rate. A
-sink is a number of steps that the device takes by itself, as one replay of a captured graph.
+The recipe is changed (`make_endless`): it never ends and has a tiny learning rate, and it has no evaluations,
+checkpoints, callbacks, trackers and TensorBoard records. A sink is a number of steps that the device takes by itself,
+as one replay of a captured graph.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Setting:
     """Recipe with all flags applied, its data, and the device to measure it on."""
 
     recipe: Recipe
-    data: Path
+    data: Path  # folder of the recipe's data, or SYNTHETIC: noise images
     device: Device
     torch_device: torch.device
     scratch: Path  # a folder that a run may write to
@@ -69,9 +70,9 @@ class Setting:
 
 
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
-    """Return the recipe without a last step, evaluations, checkpoints and callbacks, and with a tiny learning rate.
+    """Return the recipe as a benchmark runs it (see the module's docstring).
 
-    With `synthetic` the data become `Records` of the same batch, size and classes, which yield noise images.
+    With `synthetic` its data are `Records` with the same batch, size and classes, which yield noise images.
     """
     changes: dict[str, Any] = {
         "steps": FOREVER,

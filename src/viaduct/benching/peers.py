@@ -1,9 +1,9 @@
 """Peers: the same network from torchvision or timm, in a plain PyTorch training loop.
 
-Each peer runs in several modes: eager, compiled, and compiled with captured graphs. All use channels_last, autocast in
-the recipe's precision, torch's SGD (fused where torch has that), and one batch of noise that stays on the device. The
-peer `plain` is viaduct's own network in that loop, in eager mode. Peers have no log lines, no schedule and no averaged
-weights.
+A network of torchvision or timm can run in several modes: eager, compiled, and compiled with captured graphs. All use
+channels_last, autocast in the recipe's precision, torch's SGD (fused where torch has that), and one batch of noise that
+stays on the device. The peer `plain` is viaduct's own network in that loop, in eager mode. Peers have no log lines, no
+schedule and no averaged weights.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Peer:
     """Peer in one of its modes, not yet built."""
 
     name: str  # one of NAMES
-    network: str  # name of the network in the peer's package
+    network: str  # name of the network in torchvision and timm; for `plain` the recipe's
     mode: str  # one of MODES
     make: Callable[[], nn.Module]
 

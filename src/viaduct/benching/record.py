@@ -103,13 +103,14 @@ def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[s
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each peak rate that the steps of a variant exceeded, so that no share of it is given."""
+    """Return a note for each peak rate that the steps of some variant exceeded; its share of that rate is None."""
     notes = {
-        f"No matrix share is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
-        "No share of the bandwidth is given: a step's data fit a cache, the large copy's do not.": "bandwidth_share",
+        "matrix_share": f"No matrix share is given for a step that multiplies faster than the large {compute} product.",
+        "bandwidth_share": "No share of the bandwidth is given for a step that moves bytes faster than the large copy, "
+        "probably because its data fit a cache.",
     }
     return [
-        line for line, key in notes.items() if any(row[key] is None and "flop" in row["counted"] for row in variants)
+        note for key, note in notes.items() if any(row[key] is None and "flop" in row["counted"] for row in variants)
     ]
 
 
@@ -143,25 +144,26 @@ def build_variant_record(
 
 
 def compute_share(work: int | None, seconds: float, best: float) -> float | None:
-    """Return the share of the best rate that a step achieves; None if it is unknown or above 1."""
+    """Return the share of the peak rate `best` that a step of so much `work` achieves; None if unknown or above 1."""
     share = None if work is None else work / seconds / best
     return None if share is None or share > 1 else share
 
 
 def build_time_record(runs: list[VariantResult], ms_per_step: float) -> dict[str, Any]:
-    """Return milliseconds per step by kind, host gaps and data wait: medians over the repetitions.
+    """Return milliseconds per step by kind, host gaps and data wait: medians over the repetitions with a profile.
 
-    They are scaled so that they add up to `ms_per_step`.
+    They are scaled so that they add up to `ms_per_step`. Without any profile, return only the reason, as `why_not`.
     """
-    profiles = [run.shares for run in runs]
-    if profiles[-1].why_not or not profiles[-1].by_kind:
-        return {"why_not": profiles[-1].why_not or "no profile was asked for"}
+    profiled = [run for run in runs if run.shares.by_kind]
+    if not profiled:
+        return {"why_not": runs[-1].shares.why_not or "no profile was asked for"}
+    profiles = [run.shares for run in profiled]
     kinds = list(dict.fromkeys(kind for profile in profiles for kind in profile.by_kind))
     by_kind = {kind: median(profile.by_kind.get(kind, 0.0) for profile in profiles) for kind in kinds}
     gaps = median(profile.host_gaps for profile in profiles)
     waiting = median(profile.data_wait for profile in profiles)
     scale = ms_per_step / (sum(by_kind.values()) + gaps + waiting)
-    last_scale = ms_per_step / (1000 * runs[-1].seconds.median)
+    last_scale = ms_per_step / (1000 * profiled[-1].seconds.median)
     return {
         "ms": {kind: scale * time for kind, time in by_kind.items()},
         "host_gaps_ms": scale * gaps,

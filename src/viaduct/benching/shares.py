@@ -1,9 +1,10 @@
 """Time of a step by kind of operator, from torch.profiler, which runs after the timed windows.
 
 On CUDA, kernels are grouped by kind. Where kernels overlap, the time belongs to the kernel that began first. The idle
-time of the card is the step time, measured without the profiler, minus the kernels' time. It is divided into data wait,
-while the host fetches a batch, and host gaps. On the CPU, the self times of operators are grouped by kind; the fetches
-are data wait, and the time outside all operators is host gaps: mostly Python.
+time of the card is the step time, measured without the profiler, minus the kernels' time. It is divided like the gaps
+between the kernels: into data wait, while the host fetches a batch, and host gaps. On the CPU, the self times of
+operators are grouped by kind; the fetches are data wait, and the time outside all operators is host gaps: mostly
+Python.
 """
 
 from __future__ import annotations
@@ -160,8 +161,11 @@ def sum_by_kind(totals: dict[tuple[str, str], float], steps: int) -> dict[str, f
     return {kind: time for kind, time in times.items() if time}
 
 
-def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale: float = 1.0) -> list[dict[str, Any]]:
-    """Return name, kind, milliseconds and calls per step of the kernels that took the most time."""
+def find_largest(by_name: dict[tuple[str, str], list[float]], steps: int, scale: float) -> list[dict[str, Any]]:
+    """Return the LARGEST kernels or operators by time, each with its name, kind, and per step its `ms` and `calls`.
+
+    `by_name` has the microseconds of each of their calls, by name and kind.
+    """
     ranked = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:LARGEST]
     return [
         {"name": name, "kind": kind, "ms": scale * sum(times) / 1000 / steps, "calls": len(times) / steps}

@@ -36,10 +36,10 @@ MAX_START_MINUTES = 30  # a process that takes longer is killed
 class StartRequest:
     """Variant that a child process builds, sent to it as JSON."""
 
-    recipe: str
+    recipe: str  # a recipe's name or file
     changes: list[tuple[str, str]]  # fields of the recipe with their new values as text
-    device: str
-    data: str
+    device: str  # as in --device
+    data: str  # as in --data: synthetic, or a folder
     peer: str = ""  # one of peers.NAMES; empty for ours
     peer_mode: str = ""  # one of peers.MODES; empty for ours
 
@@ -76,21 +76,19 @@ def format_starts(results: StartResults) -> list[str]:
     ours = select_median_start(starts["viaduct"])["whole_s"] if "viaduct" in starts else None
     lines = ["From the start of a process to its first step, with warm compile caches:"]
     for title, times in starts.items():
-        middle, later = select_median_start(times), sorted(start["whole_s"] for start in times[1:])
-        comparison = f", {middle['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
+        start, later = select_median_start(times), sorted(start["whole_s"] for start in times[1:])
+        comparison = f", {start['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
         spread = f"median of {len(later)}, {later[0]:.1f} to {later[-1]:.1f}"
-        parts = (
-            f"imports {middle['imports_s']:.2f}, building {middle['build_s']:.2f}, step {middle['first_step_s']:.2f}"
-        )
+        parts = f"imports {start['imports_s']:.2f}, building {start['build_s']:.2f}, step {start['first_step_s']:.2f}"
         first_start = f"the first time {times[0]['whole_s']:.1f} s"
-        lines.append(f"  {title}: {middle['whole_s']:.1f} s ({spread}; {parts}; {first_start}){comparison}")
+        lines.append(f"  {title}: {start['whole_s']:.1f} s ({spread}; {parts}; {first_start}){comparison}")
     return lines + [f"  {title}: {why}" for title, why in failed.items()]
 
 
 def measure_start(request: StartRequest) -> dict[str, float]:
     """Start a process and return the seconds until the end of its first step (`whole_s`), and their parts.
 
-    The child measures `build_s` and `first_step_s`; the remaining time counts as `imports_s`.
+    The child measures `build_s` and `first_step_s`; the remaining time, mostly that of imports, is `imports_s`.
     """
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as stderr_file, start_process(stderr_file) as process:
@@ -132,7 +130,7 @@ def run_child(request: StartRequest, send: Callable[[dict[str, float]], None]) -
     import viaduct.benching.peers  # noqa: F401  # imported here so that their time counts as imports
 
     began = time.perf_counter()
-    variant, synchronize = build(request)
+    variant, synchronize = build_variant(request)
     built = time.perf_counter()
     variant.run_first_step()
     synchronize()
@@ -141,7 +139,7 @@ def run_child(request: StartRequest, send: Callable[[dict[str, float]], None]) -
     variant.close()
 
 
-def build(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
+def build_variant(request: StartRequest) -> tuple[Variant, Callable[[], None]]:
     """Return the requested variant and the function that waits for its device."""
     from viaduct import devices
     from viaduct.benching.ours import Ours, Setting

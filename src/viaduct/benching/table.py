@@ -17,7 +17,10 @@ from viaduct.training.output_streams import redirect_to_null
 
 
 def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
-    """Print the tables and remarks in one write; a closed pipe is ignored, and an error message names `json_file`."""
+    """Print the tables and remarks in one write. A closed pipe is ignored.
+
+    Another error is raised as BadData; its hint names `json_file`, which has the figures, or --json.
+    """
     text = render_record(record)
     try:
         sys.stdout.write(text)

@@ -1,6 +1,7 @@
 """Advice about features of CUDA that another card lacks or has under another name, in English and Chinese.
 
-The keys of each table are the names of the cards. The key `any` has advice for a script that runs on every card.
+The keys of each table are the names of the cards. The key `any`, which some tables have, stands for a script that runs
+on every card.
 `viaduct migrate` prints these texts.
 """
 
@@ -46,12 +47,11 @@ TORCH_COMPILE = {
     ),
 }
 """Advice about torch.compile."""
-# What torch.set_default_tensor_type does on each card.
 DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
     "mlu": ("whether the MLU supports default tensor types is not known", "MLU 是否支持默认张量类型未知"),
 }
-# Replacement for a kernel in CUDA C++ that belongs to the project.
+"""What torch.set_default_tensor_type does on each card."""
 CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
         f"write it in Ascend C and build it with {NPU.plugin}.utils.cpp_extension.NpuExtension, "
@@ -68,7 +68,7 @@ CUDA_KERNELS: dict[str, Bilingual] = {
         "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
     ),
 }
-# Advice about an import of apex.
+"""Replacement for a kernel in CUDA C++ that belongs to the project."""
 APEX: dict[str, Bilingual] = {
     "npu": (
         f"apex stays: install the one that {NPU.vendor} makes for {NPU.plugin}, not NVIDIA's",
@@ -83,6 +83,7 @@ APEX: dict[str, Bilingual] = {
         "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
     ),
 }
+"""Advice about an import of apex."""
 TORCH_BUILD: dict[str, Bilingual] = {
     "npu": (f"PyTorch's CPU build and {NPU.plugin} of the same version", f"PyTorch 的 CPU 版本与同版本的 {NPU.plugin}"),
     "mlu": (f"the PyTorch that Cambricon's {MLU.plugin} is made for", f"与寒武纪 {MLU.plugin} 配套的 PyTorch"),

@@ -10,7 +10,7 @@ PRECISION_MODES = (
 )  # fmt: skip
 """Values of precision_mode."""
 PRECISION_MODES_V2 = ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16")
-"""Values of precision_mode_v2. A session may set one of the two options."""
+"""Values of precision_mode_v2. A session may set precision_mode or precision_mode_v2, not both."""
 
 DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 """Form of dump_step: 0|5-10|20."""
@@ -18,4 +18,4 @@ DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 POINT_OPTIONS = ("fp_point", "bp_point")
 """Keys of profiling_options: the operator that begins the forward pass, and the one that ends the backward pass."""
 PROFILING_POINTS_FILE = "profiling_points.json"
-"""A rehearsal writes these operators to this file of its record, by the keys POINT_OPTIONS; `migrate` reads it."""
+"""File of a rehearsal's record with the names of these operators, by the keys POINT_OPTIONS; `migrate` reads it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class VersionFile:
     """Where the version of a driver or toolkit is written."""
 
-    path: str  # pattern; `{machine}` stands for the processor's name, such as x86_64
+    path: str  # glob pattern; `{machine}` stands for the processor's name, such as x86_64
     pattern: str  # regular expression whose first group is the version
     folders: tuple[str, ...] = ("/",)  # folders that `path` is relative to; the first with a version counts
     variables: tuple[str, ...] = ()  # environment variables with other such folders, which come first
@@ -17,24 +17,20 @@ class VersionFile:
 
 @dataclass(frozen=True)
 class Card:
-    """Names and properties of one accelerator. An empty value: the accelerator does not have it."""
+    """Names and properties of one accelerator. An empty value: it has none, or viaduct does not use it."""
 
     name: str  # as in `--to npu`, `--device npu` and torch.device("npu")
     title: str  # in a sentence: "NPU"
     vendor: str
     backend: str  # collective backend, as in torch.distributed.init_process_group
     visible_variable: str  # environment variable that lists the devices that a process may use
-    visible_variables: tuple[
-        str, ...
-    ] = ()  # all such variables, in the order in which the vendor's software reads them
+    visible_variables: tuple[str, ...]  # all such variables; the vendor's software reads the first that is set
     interface_variable: str = ""  # environment variable that names the network interface of the collectives
     device_variable: str = ""  # environment variable that selects the device of a TensorFlow 1 process
     rank_table_variable: str = ""  # environment variable with the path of the rank table
     world_group: str = ""  # name that the collective library gives to the group of all ranks
     plugin: str = ""  # the vendor's plug-in for PyTorch, imported after torch: torch_npu
-    patch_modules: tuple[
-        str, ...
-    ] = ()  # modules whose import makes a CUDA script run on the card; the current one first
+    patch_modules: tuple[str, ...] = ()  # modules whose import redirects torch.cuda to the card; the current one first
     software: str = ""  # the vendor's toolkit that the plug-in needs
     toolkit_version: VersionFile | None = None  # None: torch states it
     driver_version: VersionFile | None = None
@@ -59,7 +55,7 @@ class Card:
 
     @property
     def container_files(self) -> str:
-        """Pattern of the device files that a container needs: /dev/davinci*."""
+        """Pattern of the device files that a container needs: /dev/davinci*, /dev/cambricon* (also cambricon_ctl)."""
         return f"/dev/{self.device_files.partition('[')[0].removesuffix('_dev')}*"
 
     @property
@@ -74,5 +70,5 @@ class Card:
 
     @property
     def plugin_module(self) -> str:
-        """The same module under its name in the plug-in: torch_npu.npu."""
+        """Name of `torch_module` in the plug-in: torch_npu.npu."""
         return f"{self.plugin}.{self.device}"

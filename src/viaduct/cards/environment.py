@@ -17,7 +17,7 @@ CHECK_DEVICE_ORDER: Bilingual = (
     f"check the order of the devices: {ASCENDING_DEVICES[0]}",
     f"请检查设备的顺序：{ASCENDING_DEVICES[1]}",
 )
-"""Advice where a script composes the list."""
+"""Advice where a script composes the list of visible devices at run time."""
 EVERY_CARD_IS_SET: Bilingual = (
     f"the visible devices are set for every kind of card; {ASCENDING_DEVICES[0]}",
     f"同时设置各类加速卡的可见设备变量；{ASCENDING_DEVICES[1]}",
@@ -40,15 +40,15 @@ COUNTERPARTS = {
     "CUDA_LAUNCH_BLOCKING": {"npu": "ASCEND_LAUNCH_BLOCKING"},
     "PYTORCH_CUDA_ALLOC_CONF": {"npu": "PYTORCH_NPU_ALLOC_CONF", "mlu": "PYTORCH_MLU_ALLOC_CONF"},
 }
-"""Variables of CUDA with a counterpart on some cards."""
+"""Variables of CUDA -> card -> the variable with the same purpose there; a card without one is absent."""
 NO_COUNTERPART = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
 """Variables of CUDA without a counterpart on any card."""
 OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
 """Variables of CUDA other than CUDA_VISIBLE_DEVICES and those of NCCL."""
 
 
-def is_valid_device_list(value: str, target: Card) -> bool:
-    """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the target's variable.
+def is_valid_device_list(value: str, card: Card) -> bool:
+    """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the card's variable.
 
     An empty list, -1 and numbers are valid; for the NPU the numbers must be ascending. UUIDs of GPUs are not valid.
     """
@@ -58,37 +58,37 @@ def is_valid_device_list(value: str, target: Card) -> bool:
     if DEVICE_NUMBERS.fullmatch(text) is None:
         return False
     numbers = [int(number) for number in text.split(",")]
-    return not target.needs_ascending_devices or all(left < right for left, right in pairwise(numbers))
+    return not card.needs_ascending_devices or all(number < next_number for number, next_number in pairwise(numbers))
 
 
-def explain_refused_devices(value: str, target: Card) -> Bilingual:
+def explain_refused_devices(value: str, card: Card) -> Bilingual:
     """Return the reason why a list of visible devices cannot be kept."""
     names_refused = (
-        f"{target.visible_variable} takes numbers, not names of GPUs",
-        f"{target.visible_variable} 只接受编号，不接受 GPU 名称",
+        f"{card.visible_variable} takes numbers, not names of GPUs",
+        f"{card.visible_variable} 只接受编号，不接受 GPU 名称",
     )
-    english, chinese = ASCENDING_DEVICES if target.needs_ascending_devices else names_refused
+    english, chinese = ASCENDING_DEVICES if card.needs_ascending_devices else names_refused
     return f"the devices {value} cannot be carried over: {english}", f"设备列表 {value} 无法沿用：{chinese}"
 
 
-def describe_unread_devices(target: Card) -> Bilingual:
-    """Return the message about CUDA_VISIBLE_DEVICES in a script that is run through the vendor's patch."""
+def describe_own_variable(card: Card) -> Bilingual:
+    """Return the message about CUDA_VISIBLE_DEVICES where the migration does not replace it by the card's variable."""
     return (
-        f"the accelerator does not read {CUDA_VISIBLE_DEVICES}: set {target.visible_variable}",
-        f"加速卡不读取 {CUDA_VISIBLE_DEVICES}：请设置 {target.visible_variable}",
+        f"{CUDA_VISIBLE_DEVICES} is for NVIDIA GPUs: set {card.visible_variable} for the {card.title}",
+        f"{CUDA_VISIBLE_DEVICES} 面向 NVIDIA GPU：请为 {card.title} 设置 {card.visible_variable}",
     )
 
 
-def describe_nccl_variable(name: str, target: Card) -> tuple[str, str]:
+def describe_nccl_variable(name: str, card: Card) -> Bilingual:
     """Return the message about a variable of NCCL in a script for one card, in English and Chinese."""
-    english, chinese = COLLECTIVE_VARIABLES[target.name]
+    english, chinese = COLLECTIVE_VARIABLES[card.name]
     return (
         f"{name} affects NCCL only and has no effect here. {english}",
         f"{name} 仅对 NCCL 有效,此处不起作用。{chinese}",
     )
 
 
-def describe_nccl_variable_for_all(name: str) -> tuple[str, str]:
+def describe_nccl_variable_for_all(name: str) -> Bilingual:
     """Return the message about a variable of NCCL in a script for every card, in English and Chinese."""
     (npu, npu_zh), (mlu, mlu_zh) = COLLECTIVE_VARIABLES["npu"], COLLECTIVE_VARIABLES["mlu"]
     return (
@@ -97,11 +97,11 @@ def describe_nccl_variable_for_all(name: str) -> tuple[str, str]:
     )
 
 
-def describe_cuda_variable(name: str, target: Card) -> tuple[str, str]:
+def describe_cuda_variable(name: str, card: Card) -> Bilingual:
     """Return the message about one of OTHER_CUDA_VARIABLES in English and Chinese: its counterpart, or no effect."""
-    counterpart = COUNTERPARTS.get(name, {}).get(target.name, "")
+    counterpart = COUNTERPARTS.get(name, {}).get(card.name, "")
     if counterpart:
-        return f"{name} has no effect on the {target.title}; its counterpart is {counterpart}", (
-            f"{name} 在 {target.title} 上不起作用,对应的变量是 {counterpart}"
+        return f"{name} has no effect on the {card.title}; its counterpart is {counterpart}", (
+            f"{name} 在 {card.title} 上不起作用,对应的变量是 {counterpart}"
         )
-    return f"{name} has no effect on the {target.title}", f"{name} 在 {target.title} 上不起作用"
+    return f"{name} has no effect on the {card.title}", f"{name} 在 {card.title} 上不起作用"

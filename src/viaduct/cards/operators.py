@@ -24,14 +24,15 @@ class OperatorLimit:
     english: str  # a clause that follows the operator's name and a colon
     chinese: str
     risk: Risk = "medium"  # risk of a failure if the script is not changed
-    keyword: str = ""  # the limit applies only to calls with this argument; empty: to all calls
+    # The limit applies only to calls that switch this argument on (`sorted`: off); empty: to all calls.
+    keyword: str = ""
 
 
 MISSING = OperatorLimit("it is listed as unsupported", "列为不支持", "high")
 ON_CPU = OperatorLimit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行", "low")
-SINGLE = OperatorLimit("float32 only", "仅支持 fp32")
-NO_DOUBLE = OperatorLimit("not in double precision", "不支持双精度")
-HALF_OR_SINGLE = OperatorLimit("float16 and float32 only", "仅支持 fp16、fp32")
+FLOAT32_ONLY = OperatorLimit("float32 only", "仅支持 fp32")
+NO_FLOAT64 = OperatorLimit("not in double precision", "不支持双精度")
+FLOAT16_OR_FLOAT32 = OperatorLimit("float16 and float32 only", "仅支持 fp16、fp32")
 
 NPU_MISSING = (
     "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside",
@@ -51,9 +52,9 @@ NPU_LIMITS = {
     "sum": OperatorLimit("the argument `dtype` is not supported", "不支持 dtype 参数", "high", "dtype"),
     "kthvalue": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
     "cumprod": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
-    "logaddexp": NO_DOUBLE,
-    "logaddexp2": NO_DOUBLE,
-    "multinomial": HALF_OR_SINGLE,
+    "logaddexp": NO_FLOAT64,
+    "logaddexp2": NO_FLOAT64,
+    "multinomial": FLOAT16_OR_FLOAT32,
     "unique": OperatorLimit("with dim, not in float16", "带 dim 时不支持 fp16", "medium", "dim"),
     "topk": OperatorLimit("sorted=False is not supported", "不支持 sorted=False", "medium", "sorted"),
     "repeat_interleave": OperatorLimit("its result must have fewer than 2^22 elements", "输出元素个数需小于 2^22"),
@@ -64,7 +65,7 @@ NPU_LIMITS = {
     "nn.functional.interpolate": OperatorLimit(
         "scale_factor is not supported: give size", "不支持 scale_factor:请改用 size", "medium", "scale_factor"
     ),
-    "nn.functional.nll_loss": SINGLE,
+    "nn.functional.nll_loss": FLOAT32_ONLY,
     "nn.functional.fractional_max_pool2d": ON_CPU,
     "nn.functional.scaled_dot_product_attention": OperatorLimit(
         "an experimental feature: tensors must be [N, heads, L, E], masks bool, and E at most 512",
@@ -80,6 +81,7 @@ OPERATORS: dict[str, dict[str, OperatorLimit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: OperatorLimit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
+"""Limits by card and by the operator's name after `torch.`."""
 # Names of methods that are specific to Tensor: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to be another
 # library's object.
 TENSOR_METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

@@ -25,7 +25,7 @@ class Package:
     purpose: Bilingual
     imports: tuple[str, ...] = ()  # its top-level modules, or dotted ones: nvidia.dali
     distributions: tuple[str, ...] = ()  # names, or patterns of them: cupy-cuda* matches cupy-cuda12x
-    npu: Bilingual = NO_REPLACEMENT  # replacement on the NPU
+    npu: Bilingual = NO_REPLACEMENT  # replacement on the NPU, or the package's own support for it
     mlu: Bilingual = NO_REPLACEMENT
     risk: Risk = "high"  # risk of a failure if nothing is changed; low: only parts of the package need NVIDIA cards
     has_own_rule: bool = False  # a migration rule of its own reports its imports, instead of `torch.packages`

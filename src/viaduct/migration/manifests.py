@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from viaduct.cards import CARDS
 from viaduct.cards.advice import CONTAINER_IMAGE, CUDA_KERNELS, TORCH_BUILD
-from viaduct.cards.environment import describe_unread_devices
+from viaduct.cards.environment import describe_own_variable
 from viaduct.cards.packages import Package, describe_package, find_package_of_distribution
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
@@ -176,7 +176,7 @@ def make_kernel_finding(path: str, text: str, rule: Rule, options: Options) -> F
 
 def check_visible_devices(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield a finding for each line of a shell script with CUDA_VISIBLE_DEVICES, which --mode patch cannot replace."""
-    messages = describe_unread_devices(CARDS[options.to])
+    messages = describe_own_variable(CARDS[options.to])
     for number, line in enumerate(lines, 1):
         if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
             yield Finding(path, number, number, 1, rule.name, rule.category, "manual", *messages, "medium", line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.environment import describe_unread_devices
+from viaduct.cards.environment import describe_own_variable
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
@@ -89,7 +89,7 @@ def report_map_location(site: Site) -> None:
 @rule.node(ast.Constant, only_if_file_contains=("CUDA_VISIBLE_DEVICES",))
 def report_variable(site: Site) -> None:
     if site.node.value == "CUDA_VISIBLE_DEVICES":
-        site.request_review(*describe_unread_devices(site.target.card))
+        site.request_review(*describe_own_variable(site.target.card))
 
 
 @rule.reference("torch.channels_last")
