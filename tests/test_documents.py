@@ -66,6 +66,40 @@ def test_every_command_in_the_readme_is_understood() -> None:
             load(arguments[0])
 
 
+def find_blocks(page: str) -> list[list[str]]:
+    """Return the blocks of a page that show commands with their output, as lines without the indentation."""
+    blocks = [block.replace("    ", "", 1) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]
+    return [re.split(r"\n {4}|\n", block.rstrip()) for block in blocks if block.startswith("$")]
+
+
+def normalise_line(line: str) -> str:
+    """Replace numbers, which differ from run to run, and runs of spaces."""
+    return " ".join(re.sub(r"\d[\d.,:-]*", "#", line).split())
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(
+            block,
+            marks=pytest.mark.slow if any("--epochs" in line for line in block) else pytest.mark.process,
+            id=block[0].split()[2],
+        )
+        for block in find_blocks(README)
+    ],
+)
+def test_the_commands_of_the_readme_print_what_it_shows(block: list[str], tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    printed: set[str] = set()
+    for line in block:
+        if line.startswith("$ viaduct "):
+            result = viaduct(*shlex.split(line)[2:], cwd=tmp_path)
+            assert result.returncode in (0, 1), result.stderr
+            printed = {normalise_line(text) for text in (result.stdout + result.stderr).splitlines()}
+        else:
+            assert normalise_line(line) in printed, f"`{line}` in README.md"
+
+
 def test_the_chinese_readme_shows_the_same_commands_and_output() -> None:
     assert find_commands(README_ZH) == find_commands(README)
     assert find_output(README_ZH) == find_output(README)
