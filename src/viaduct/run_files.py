@@ -138,6 +138,14 @@ def read_summary(run: Path) -> Json | None:
     return summary
 
 
+def is_summary_of(summary: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
+    """Return True if a summary is of a training as long as the recipe in recipe.json.
+
+    A finished run that is resumed with a longer recipe keeps its first summary until it has finished again.
+    """
+    return all(summary["length"].get(name) == recipe.get(name) for name in ("epochs", "steps"))
+
+
 def read_ending(run: Path) -> Json | None:
     """Return RUN/ending.json, written if the last session stopped early; None if it is missing or damaged."""
     try:

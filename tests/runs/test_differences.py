@@ -31,7 +31,7 @@ def test_two_identical_runs_are_reported_to_be_so(tmp_path: Path) -> None:
     found = diff(tmp_path / "a", tmp_path / "b")
     assert not found.differs
     assert found.lines()[0] == "No difference was found in what both runs have recorded."
-    assert "Same recipe, data, code, machine" in text(found)
+    assert "Same recipe, data (by every pixel; all labels), code, machine" in text(found)
     assert "Losses: 600 exactly equal, as recorded." in text(found)
     assert all(aspect.same is not None for aspect in found.aspects)
 
@@ -125,3 +125,11 @@ def test_first_weights_are_compared_by_their_checksum(tmp_path: Path) -> None:
     ]
     assert not diff(runs[0], runs[1]).differs
     assert diff(runs[1], runs[2]).differs
+
+
+def test_first_weights_from_a_file_that_was_not_recorded_are_not_called_equal(tmp_path: Path) -> None:
+    for name in "ab":  # begun by an early version of viaduct, and resumed by one that records sessions
+        make_run(tmp_path / name, provenance=describe_origin(), **{"init.source": "weights.npz"})
+    drawn = make_run(tmp_path / "drawn")
+    assert "First weights: not recorded in A and B." in text(diff(tmp_path / "a", tmp_path / "b"))
+    assert "First weights: not recorded in A." in text(diff(tmp_path / "a", drawn))

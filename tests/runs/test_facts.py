@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.runs.facts import RunFacts, percent, read_field
+from viaduct.runs.facts import RunFacts, read_field, to_percent
 
 
 def describe(**facts: object) -> RunFacts:
@@ -21,8 +21,8 @@ def test_a_fact_comes_before_a_field_of_the_recipe_of_the_same_name() -> None:
 
 
 def test_a_percentage_has_no_noise_in_its_last_digits() -> None:
-    assert percent(0.14) == 14  # 100 * 0.14 is 14.000000000000002
-    assert percent(None) is None
+    assert to_percent(0.14) == 14  # 100 * 0.14 is 14.000000000000002
+    assert to_percent(None) is None
     assert read_field(describe(best_top1=0.14, top1=0.07), "top1") == 14
 
 

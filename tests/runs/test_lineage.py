@@ -82,10 +82,10 @@ def test_a_parent_that_is_known_by_path_alone_is_reported_to_be(tmp_path: Path) 
     assert "found by its path alone" in text
 
 
-def test_records_that_form_a_circle_end(tmp_path: Path) -> None:
+def test_records_that_form_a_cycle_end(tmp_path: Path) -> None:
     first = make_run(tmp_path / "a", provenance=describe_origin(id="1", init=describe_init(tmp_path / "b", run_id="2")))
     make_run(tmp_path / "b", provenance=describe_origin(id="2", init=describe_init(first, run_id="1")))
-    assert "the records form a circle" in render_tree(trace(first, tmp_path))
+    assert "the records form a cycle" in render_tree(trace(first, tmp_path))
 
 
 def test_how_records_were_built_stands_above_the_data(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Filters and order of runs: `viaduct runs --filter 'recipe=resnet*' --sort top1`, `viaduct runs best --by top1`.
 
 A field is one of `facts.FIELDS` or a path in the recipe (`optimizer.lr`). top1 is the best validation top-1 in percent.
-A run that has no value of a field passes only `field=none` and `field!=value`, and comes last in any order.
+A run without a value of a field passes `field=none` and `field!=value`, no other condition, and comes last in any
+order.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def looks_like_condition(text: str) -> bool:
 
 
 def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
-    """Return the conditions of --filter; raise BadValue for an unknown field or a bound that is not a number."""
+    """Return the conditions of --filter; raise BadValue for an invalid one, with the reason."""
     conditions = []
     for text in texts:
         match = CONDITION.fullmatch(text.strip())
@@ -93,7 +94,7 @@ def is_equal(value: Any, text: str) -> bool:
 
 
 def read_number(value: Any) -> float | None:
-    """Convert a number or text to a float; None for a bool and anything else."""
+    """Convert a number, or the text of one, to a float; None for a bool and anything else."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,11 +1,11 @@
 """Diagnosis of the learning rate from a loss curve: too low, good, too high, or cannot say.
 
-    diagnose(losses).text     The loss fell evenly from 2.31 to 2.05 and still falls, 45 % of it in the second half: …
+    diagnose(losses).text     The loss fell evenly from 2.31 to 2.05 and still falls, 45 % of the fall in the …
 
-Too high: the loss rises or jumps. Too low: it falls evenly and is still high at the end. Good: it has fallen well below
-its start. A curve that fell a little and then stays flat may come from a rate that is somewhat too high or from a
-network that can learn no more, so the diagnosis is "cannot say". Differences count only if they are larger than the
-curve's own noise.
+Too high: the loss rises, jumps or ends in NaN. Too low: it falls evenly and is still high at the end. Good: it has
+fallen well below its start. A curve that fell a little and then stays flat may come from a rate that is somewhat too
+high or from a network that can learn no more, so the diagnosis is "cannot say". Differences count only if they are
+larger than the curve's own noise and than MIN_CHANGE.
 
 If the rates of the steps are known, only the part between the end of the warm-up and the step where the rate falls
 below half of its peak is read, because a loss flattens when the rate decays. If this part shows nothing, the whole
@@ -49,6 +49,8 @@ class Diagnosis:
     kind: Kind
     text: str
     figures: dict[str, float] = field(default_factory=dict)
+    """Loss at the `start` and `end`, and its `noise`. Of a fall also `late_share`, the part of it in the second half of
+    the steps, and `share_left`, end / start. Empty if the curve was not measured."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def read_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosi
 
 
 def count_jumps(curve: Curve) -> int:
-    """Return the number of values far above both neighbours; 0 if they are few. The first value is not tested."""
+    """Return the number of values far above both neighbours; 0 if few. The first two and the last are not tested."""
     values, jumps = curve.values, 0
     limit = max(JUMP_DEVIATIONS * curve.noise, 0.5 * abs(curve.fall), MIN_CHANGE * abs(curve.start))
     for before, value, after in zip(values[1:], values[2:], values[3:], strict=False):
@@ -202,7 +204,7 @@ def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: 
         end = " and still falls: more steps would help" if falling and late > EVEN[0] else " and flattens"
         return Diagnosis("good", f"The loss fell {from_to}{end}. The learning rate is good.", figures)
     if falling and EVEN[0] <= late <= EVEN[1]:
-        text = f"The loss fell evenly {from_to} and still falls, {100 * late:.0f} % of it in the second half"
+        text = f"The loss fell evenly {from_to} and still falls, {100 * late:.0f} % of the fall in the second half"
         return Diagnosis("too low", f"{text}: the learning rate is too low for so few steps.", figures)
     if falling:
         pace = "ever more slowly" if late < EVEN[0] else "ever faster"
@@ -212,4 +214,4 @@ def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: 
     causes = ["a rate too high to get lower", "a network that can learn no more", "a rate that has decayed"]
     listed = "; ".join(causes if may_decay else causes[:2])
     text = f"The loss fell {from_to} and stays there; several causes look like this: {listed}."
-    return Diagnosis("cannot say", f"{text} A shorter run with a third of the rate tells.", figures)
+    return Diagnosis("cannot say", f"{text} A shorter run with a third of the rate shows which.", figures)

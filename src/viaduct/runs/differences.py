@@ -1,6 +1,7 @@
 """Differences between two runs: recipe, data, code, machine, first and final weights; then losses and results.
 
-The first six are aspects, compared by what the runs recorded. An aspect that a run did not record is listed as such.
+The first six are aspects, compared by what the runs recorded, and the final weights by their files. An aspect that was
+not compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class RunDifference:
     recipe: Aspect
     others: list[Aspect]
     losses: LossDifference | str  # str: the reason why they were not compared
-    noise: SeedNoise | None
+    noise: SeedNoise | None  # variation of the last top-1 between seeds; None: it cannot be measured
 
     @property
     def aspects(self) -> list[Aspect]:
@@ -50,7 +51,7 @@ class RunDifference:
 
     @property
     def differs(self) -> bool:
-        """True if any difference was found; an aspect that was not compared does not count."""
+        """True if any difference was found; what was not compared does not count."""
         losses_differ = isinstance(self.losses, LossDifference) and not self.losses.is_equal
         results_differ = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
         return losses_differ or results_differ or any(aspect.same is False for aspect in self.aspects)
@@ -73,9 +74,13 @@ class RunDifference:
         return align_columns(rows, text_columns=range(3)) if rows else []
 
     def _describe_runs(self) -> list[str]:
-        same = [aspect.name for aspect in self.aspects if aspect.same]
+        same = [self._name_same(aspect) for aspect in self.aspects if aspect.same]
         lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
         return [*lines, f"Same {', '.join(same)}."] if same else lines
+
+    def _name_same(self, aspect: Aspect) -> str:
+        """Return an aspect's name; for the data also what their fingerprint covers, which may be a part of them."""
+        return f"data (by {self.first.fingerprint_basis})" if aspect.name == "data" else aspect.name
 
     def _describe_results(self) -> list[str]:
         """Compare the last top-1; if it is equal in both, the best one."""
@@ -90,7 +95,7 @@ class RunDifference:
         noise = (
             self.noise.judge(difference)
             if self.noise
-            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds in these folders"
+            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds in the runs' folders"
         )
         return [f"{last}, B {difference:+.2f} points; {noise}."]
 
@@ -142,7 +147,8 @@ def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
         changes: dict[str, tuple[Any, Any]] = {"data.fingerprint": pair}
         if first.data_path != second.data_path:
             changes["data.path"] = (first.data_path, second.data_path)
-        return Aspect("data", False, f"The data differ (fingerprints of: {first.fingerprint_basis})", changes)
+        bases = " and of ".join(dict.fromkeys(str(run.fingerprint_basis) for run in (first, second)))
+        return Aspect("data", False, f"The data differ (fingerprints of {bases})", changes)
     return Aspect("data", True, f"Data: same fingerprint ({first.fingerprint_basis})")
 
 
@@ -179,20 +185,26 @@ def describe_machine(run: RunFacts) -> dict[str, Any]:
 
 
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of first weights by their recorded checksums; random weights count as the same."""
-    runs = (first, second)
-    if all(run.fields.get("init.source") == "" for run in runs):  # both drew random weights
+    """Compare the files of first weights by their recorded checksums; of random weights compare only the origin."""
+    if all(run.fields.get("init.source") == "" for run in (first, second)):  # drawn, perhaps from different seeds
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
-    if not all(run.has_provenance for run in runs):
-        missing = name_missing([run.has_provenance or None for run in runs])  # name_missing looks for None, not False
-        return Aspect("first weights", None, f"First weights: not recorded in {missing}")
-    checksums = [run.init.get("sha256") if run.init else "" for run in runs]  # empty: drawn at random
+    left, right = read_init(first), read_init(second)
+    if left is None or right is None:
+        return Aspect("first weights", None, f"First weights: not recorded in {name_missing((left, right))}")
+    checksums = [left.get("sha256"), right.get("sha256")]
     if None in checksums:
         return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(checksums)}")
     if checksums[0] == checksums[1]:
         return Aspect("first weights", True, "First weights: same checksum")
-    sources = [run.init.get("source") if run.init else "drawn" for run in runs]
-    return Aspect("first weights", False, "The first weights differ", {"first weights": (sources[0], sources[1])})
+    changes = {"first weights": (left.get("source"), right.get("source"))}
+    return Aspect("first weights", False, "The first weights differ", changes)
+
+
+def read_init(run: RunFacts) -> dict[str, Any] | None:
+    """Return the record of a run's first weights; None if the run was begun by a version of viaduct without it."""
+    if run.fields.get("init.source") == "":
+        return {"source": "drawn", "sha256": ""}
+    return run.init
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:

@@ -26,27 +26,27 @@ class RunFacts:
     images: int | None = None  # number of training images
     commit: str | None = None  # of viaduct
     source: str | None = None  # digest of viaduct's source code
-    modified_files: int | None = None  # number of source files that differ from the commit
-    version: str | None = None
+    modified_files: int | None = None  # number of viaduct's source files that differ from git's index
+    version: str | None = None  # of viaduct
     device: str | None = None
     machine: dict[str, Any] | None = None
     ranks: int | None = None
     host: str | None = None
-    pid: int | None = None
+    pid: int | None = None  # process of the last session (start of training), as are commit, machine and ranks
     began: float | None = None
     changed: float | None = None  # last change of metrics.jsonl, or of recipe.json if there are no metrics
     sessions: int | None = None  # number of times that training was started
-    id: str | None = None
+    id: str | None = None  # drawn when the run began; copies of the run have the same
     init: dict[str, Any] | None = None
     """File of the first weights; lineage.py lists the keys."""
-    has_provenance: bool = False  # True if recipe.json records the sessions; early versions of viaduct did not
+    has_provenance: bool = False  # True if recipe.json has a record of the sessions; early versions wrote none
     command: str | None = None
     precision: str | None = None
-    parameters: int | None = None
-    steps: int = 0
+    parameters: int | None = None  # number of weights
+    steps: int = 0  # number of steps that were trained, as far as they were logged or evaluated
     steps_total: int | None = None
     epoch: float | None = None
-    loss: float | None = None
+    loss: float | None = None  # of the last log line
     top1: float | None = None  # of the last evaluation; 1.0 is 100 %
     best_top1: float | None = None
     best_step: int | None = None
@@ -80,7 +80,7 @@ class RunFacts:
         return f"{description} x{self.ranks}" if self.ranks and self.ranks > 1 else description
 
 
-def percent(fraction: float | None) -> float | None:
+def to_percent(fraction: float | None) -> float | None:
     """Convert a fraction to percent, rounded: 0.14 is 14, not 14.000000000000002."""
     return None if fraction is None else round(100 * fraction, 9)
 
@@ -90,13 +90,14 @@ def make_readers(*names: str) -> dict[str, Callable[[RunFacts], Any]]:
     return {name: attrgetter(name) for name in names}
 
 
-# Fields that --sort, --filter and exports have in addition to those of the recipe. `top1` and `best` are the same.
+# Fields that --sort, --filter and exports have in addition to those of the recipe. `top1` and `best` are both the best
+# top-1; RunFacts.top1, the last one, is `last`.
 FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
     **make_readers("name", "recipe", "data", "code", "commit", "version", "device", "host", "ranks"),
     **make_readers("steps", "steps_total", "epoch", "loss"),
-    "top1": lambda run: percent(run.best_top1),
-    "best": lambda run: percent(run.best_top1),
-    "last": lambda run: percent(run.top1),
+    "top1": lambda run: to_percent(run.best_top1),
+    "best": lambda run: to_percent(run.best_top1),
+    "last": lambda run: to_percent(run.top1),
     **make_readers("images_per_s", "state", "began", "changed", "parameters", "fingerprint"),
 }
 

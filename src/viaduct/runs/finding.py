@@ -1,8 +1,8 @@
 """Search for run directories below a folder: folders with recipe.json.
 
-Links are followed, and each folder is visited once. Nothing is searched inside run directories, records of rehearsals,
-hidden folders and `SKIPPED_FOLDERS`, nor more than `MAX_DEPTH` levels deep. Incomplete runs and unreadable folders are
-reported with the reason.
+Links are followed, and each folder is visited once. Nothing is searched inside runs, also incomplete ones, records of
+rehearsals, hidden folders and `SKIPPED_FOLDERS`, nor more than `MAX_DEPTH` levels deep. Incomplete runs and unreadable
+folders are reported with the reason.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def search_folder(folder: str, depth: int, result: FoundRuns, visited: set[tuple
     if (run_files := RUN_FILES & names) and not names & OTHER_VERBS_FILES:
         result.problems.append(Problem(folder, describe_incomplete(run_files)))
         return
-    # The folder `work` of a rehearsal mirrors the folder of the user's script, with the runs in it.
+    # A rehearsal wrote plan.json. Its folder `work` mirrors the folder of the user's script, with the runs in it.
     if "plan.json" in names:
         return
     for path in list_subfolders(entries):

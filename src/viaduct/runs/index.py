@@ -1,9 +1,9 @@
 """Cache of the facts of runs, so that the next command reads only changed files.
 
 The index is a file in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one for each list of folders that were
-searched. An entry is valid while the run's signature (inode, size and modification time of its files) is the same. A
-damaged index, or one of another version, is read as empty. Errors in writing are ignored. The file is replaced
-atomically; of two processes that write at the same time, the later one wins.
+searched. An entry is valid while the run's signature is the same: a list with inode, size and modification time of
+each of its files, which JSON keeps as it is. A damaged index, or one of another version, is read as empty. Errors in
+writing are ignored. The file is replaced atomically; of two processes that write at the same time, the later one wins.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest
 from viaduct.runs.reading import Signature
 
-FORMAT = 3
+FORMAT = 4
 """Raise it when `RunFacts` or `MetricsDigest` change."""
 MAX_INDEX_BYTES = 512 << 20
 
 
 @dataclass
 class RunIndex:
-    """Stored facts and metrics of the runs below some folders, by path."""
+    """Stored facts and metrics of the runs below the searched folders."""
 
-    path: Path
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    changed: bool = False
+    path: Path  # of the index file
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # by the path of the run directory
+    changed: bool = False  # True if an entry was stored since the file was read
 
     def find(self, folder: str, signature: Signature) -> RunFacts | None:
         """Return the stored facts of a run; None if they are missing or its files have changed since."""
@@ -52,9 +52,9 @@ class RunIndex:
         self.entries[run.path] = entry
         self.changed = True
 
-    def write(self, folders: set[str]) -> None:
-        """Write the index if it has changed; only runs in `folders` are kept."""
-        kept = {folder: entry for folder, entry in self.entries.items() if folder in folders}
+    def write(self, found: set[str]) -> None:
+        """Write the index if it has changed; only entries of `found`, the run directories that are there, are kept."""
+        kept = {folder: entry for folder, entry in self.entries.items() if folder in found}
         if not self.changed and len(kept) == len(self.entries):
             return
         from viaduct.atomic_files import write_file
@@ -64,7 +64,7 @@ class RunIndex:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_file(self.path, make_header(body) + body, durable=False)
         except (OSError, ValueError, RecursionError):
-            return  # the next command reads all files
+            return  # an older index stays, or none: the next command reads the files of more runs
 
 
 def make_header(body: bytes) -> bytes:
@@ -84,7 +84,7 @@ def open_index(roots: list[Path]) -> RunIndex:
 
 
 def choose_index_path(roots: list[Path]) -> Path:
-    """Return the index file of these folders; `runs` and `./runs` have different ones."""
+    """Return the index file of these folders; relative and absolute paths have different ones, as its entries do."""
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))

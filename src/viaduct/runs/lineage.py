@@ -3,8 +3,8 @@
 A run records the file of its first weights as `init`, a dictionary:
 
     source         the path that `--init` or the recipe names: a run, a checkpoint or a file of weights
-    file           path of the file
-    sha256, bytes  checksum and size of the file
+    file           path of the file of weights
+    sha256, bytes  its checksum and size
     run, run_id    path and id of the run that the file belonged to
     step           step of that run after which the file was written
 
@@ -86,7 +86,7 @@ class Candidates:
         return [run for run in runs if run_id and run.id == run_id]
 
     def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
-        """Return the runs with the recorded checksum in a checkpoint, or else in their final files."""
+        """Return the runs whose checkpoint, or else whose final file, has the recorded checksum still."""
         checksum = init.get("sha256")
         if not checksum:
             return []
@@ -203,7 +203,7 @@ def trace_run(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...
     node = Node("run", run.path, describe_result(run))
     key = run.id or str(Path(run.path).absolute())
     if key in descendants:
-        return Node("missing", run.path, "named above already: the records form a circle")
+        return Node("missing", run.path, "named above already: the records form a cycle")
     if len(descendants) > MAX_GENERATIONS:
         return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are above")
     if weights := trace_weights(run, candidates, (*descendants, key)):
@@ -267,7 +267,7 @@ def describe_data(run: RunFacts) -> Node:
 def describe_build(build: dict[str, Any]) -> str:
     """Return what `viaduct data build` read, and its options."""
     source, options = (value if isinstance(value := build.get(name), dict) else {} for name in ("source", "options"))
-    source = rename_pictures(source)
+    source = rename_pictures(source)  # early versions of `data build` recorded images as pictures
     counts = [f"{source[key]:,} {key}" for key in ("images", "classes", "bytes") if isinstance(source.get(key), int)]
     return ", ".join([*counts, *(f"{name} {value}" for name, value in options.items())])
 

@@ -18,8 +18,8 @@ from viaduct.errors import BadData
 class LossDifference:
     """Difference of two curves at their common steps.
 
-    A lost loss is NaN or infinite. `area` and `mean_gap` are None if a common step has one; so is `last_gap` if one of
-    the last steps has one.
+    A lost loss is NaN or infinite; two NaN losses do not differ. `area` and `mean_gap` are None if a common step has a
+    lost loss; so is `last_gap` if one of the last steps has one.
     """
 
     common: int  # number of common steps
@@ -59,7 +59,7 @@ def compare_losses(left: Path, right: Path) -> LossDifference | str:
 
 
 def has_log(run: Path) -> bool:
-    """Return True if metrics.jsonl is a plain file and contains a log line."""
+    """Return True if metrics.jsonl is a file with a line that looks like a log line; it is not parsed."""
     file = run / METRICS_FILE
     if file.is_file():
         with contextlib.suppress(OSError), file.open("rb") as opened:

@@ -26,16 +26,15 @@ class MetricsDigest:
     inode: int = 0
     offset: int = 0
     tail: str = ""  # the last bytes before `offset`, in hexadecimal
-    step: int = 0
+    step: int = 0  # largest step of a log line or an evaluation
     logs: int = 0  # number of log lines
     epoch: float | None = None
     loss: float | None = None
     top1: float | None = None
     best_top1: float | None = None
     best_step: int | None = None
-    speeds: list[float] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)  # images/s of the last KEPT_SPEEDS log lines that have it
     first_time: float | None = None
-    checkpoint: int | None = None
     lost_step: int | None = None  # first step whose loss was NaN or infinite
     damaged: int = 0  # number of lines that are not the record of a step
 
@@ -90,8 +89,6 @@ def add_line(digest: MetricsDigest, line: bytes) -> None:
         add_log(digest, step, record)
     elif kind == "evaluation":
         add_evaluation(digest, step, record)
-    elif kind == "checkpoint":
-        digest.checkpoint = step
 
 
 def add_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:

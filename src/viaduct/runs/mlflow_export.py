@@ -46,7 +46,7 @@ ARTIFACTS = (
 )
 MAX_PARAM_CHARS, MAX_TAG_CHARS = 6000, 8000  # limits of MLflow
 TRAINING_METRICS = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")  # fields of a log line
-FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
+FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. ]", re.ASCII)
 
 
 def check_store(out: Path) -> None:
@@ -66,7 +66,8 @@ def write_store(runs: Sequence[RunFacts], out: Path) -> int:
     with stage_folder(out) as draft:
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
-            # The id depends only on the recipe's name, so that every export has the same one. Bit 56 fixes its length.
+            # The id depends only on the recipe's name, so that every export has the same one. Bit 56 keeps it apart
+            # from small ids, such as 0 of the default experiment.
             digest = hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()
             experiment = str(int.from_bytes(digest[:7], "big") | 1 << 56)
             write_experiment(draft, experiment, recipe, out)
@@ -98,10 +99,10 @@ def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
     for name in ("params", "metrics", "tags", "artifacts"):
         (folder / name).mkdir(parents=True)
     linked = link_artifacts(Path(path), folder / "artifacts")
-    ended = run.state in ("finished", "crashed", "interrupted") and run.changed is not None
+    ended = run.changed if run.state in ("finished", "crashed", "interrupted") else None
     meta: dict[str, Any] = {
         "artifact_uri": (location / identity / "artifacts").as_uri(),
-        "end_time": int(run.changed * 1000) if ended and run.changed is not None else None,
+        "end_time": int(ended * 1000) if ended is not None else None,
         "entry_point_name": "",
         "experiment_id": location.name,
         "lifecycle_stage": "active",
@@ -184,7 +185,7 @@ def write_value(folder: Path, name: str, text: str) -> None:
 
 def clean_name(name: str) -> str:
     """Return a file name that MLflow accepts and that cannot lead out of its folder."""
-    return FORBIDDEN_IN_NAMES.sub("_", name).replace("/", "_").strip(".")[:200] or "_"
+    return FORBIDDEN_IN_NAMES.sub("_", name).strip(".")[:200] or "_"
 
 
 def write_metrics(folder: Path, run: Path) -> None:

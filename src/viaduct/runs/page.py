@@ -32,7 +32,7 @@ from viaduct.reporting import (
 from viaduct.reporting.thinning import choose_points
 from viaduct.run_files import read_metrics
 from viaduct.runs.choosing import is_on_noise
-from viaduct.runs.facts import RunFacts, percent
+from viaduct.runs.facts import RunFacts, to_percent
 from viaduct.runs.finding import Problem
 from viaduct.runs.importance import is_bookkeeping, rank_importance
 from viaduct.runs.lineage import Node as LineageNode
@@ -55,14 +55,17 @@ TONES: dict[str, Tone] = {
 RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, reader of the value
     ("images/s", "", lambda run: run.images_per_s),
     ("last loss", "", lambda run: run.loss),
-    ("best top-1", "%", lambda run: percent(run.best_top1)),
+    ("best top-1", "%", lambda run: to_percent(run.best_top1)),
 )
 
 
 def build_page(
     runs: Sequence[RunFacts], problems: Sequence[Problem], title: str, version: str = "", ended: bool = False
 ) -> Page:
-    """Return the page; a page with a `version` is served and reloads itself when the version changes."""
+    """Return the page over `runs`, the newest first.
+
+    A page with a `version` is served and reloads itself when the version changes, until it has `ended`.
+    """
     sections = [build_curves(runs), build_parameters(runs), build_table(runs), build_lineage(runs)]
     if problems:
         rows = [[problem.path, problem.reason] for problem in problems]
@@ -209,8 +212,8 @@ def build_table(runs: Sequence[RunFacts]) -> Section:
         DataColumn("recipe", [run.recipe for run in runs], width=18, filterable=True),
         DataColumn("data", [run.data for run in runs], width=12, filterable=True),
         DataColumn("state", [run.state for run in runs], width=12, filterable=True, tones=TONES, priority=3),
-        DataColumn("best top-1 %", [percent(run.best_top1) for run in runs], width=10, priority=2),
-        DataColumn("last top-1 %", [percent(run.top1) for run in runs], width=10),
+        DataColumn("best top-1 %", [to_percent(run.best_top1) for run in runs], width=10, priority=2),
+        DataColumn("last top-1 %", [to_percent(run.top1) for run in runs], width=10),
         DataColumn("last loss", [run.loss for run in runs], width=10, priority=4),
         DataColumn("steps", [run.steps for run in runs], width=8),
         DataColumn("of", [run.steps_total for run in runs], width=8),

@@ -30,10 +30,10 @@ class Suggestion:
 
     rate: float | None  # None: no rate is suggested
     reason: str
-    smoothed: list[float]  # smoothed loss of each step before the first loss that is not finite
+    smoothed: list[float]  # loss of each step before the first that is not finite; smoothed from MIN_STEPS on
     steepest: float | None = None  # rate at which the loss falls steepest
-    lowest: float | None = None  # rate at which it is lowest
-    diverges: float | None = None  # rate at which it diverges
+    lowest: float | None = None  # rate at which the loss is lowest
+    diverges: float | None = None  # rate at which the loss diverges
 
 
 def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
@@ -60,7 +60,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
 
 
 def choose_radius(count: int) -> int:
-    """Return the number of steps before and after each step in its mean; together they are a twentieth of the curve."""
+    """Return the number of steps before and after each step in its mean, a fortieth of the curve or more."""
     return max(2, count // 40)
 
 

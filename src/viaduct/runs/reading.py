@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from viaduct.run_files import ENDING, count_steps, list_step_folders, read_ending, read_recipe_record, read_summary
+from viaduct.run_files import (
+    ENDING,
+    count_steps,
+    is_summary_of,
+    list_step_folders,
+    read_ending,
+    read_recipe_record,
+    read_summary,
+)
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 from viaduct.typed_fields import matches
@@ -108,10 +116,7 @@ def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str,
     """Set the facts of summary.json; it is ignored if the run was made longer after it was written."""
     if summary is None:
         return
-    length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
-    run.is_complete = run.steps <= summary["steps"] and all(
-        summary["length"].get(name) == value for name, value in length.items()
-    )
+    run.is_complete = run.steps <= summary["steps"] and is_summary_of(summary, record["recipe"])
     if not run.is_complete:
         return
     run.steps = summary["steps"]
@@ -145,7 +150,10 @@ def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int
 
 
 def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
-    """Flatten a stored recipe: `optimizer: {is: SGD, lr: 0.1}` becomes `optimizer: SGD` and `optimizer.lr: 0.1`."""
+    """Flatten a stored recipe: `optimizer: {is: SGD, lr: 0.1}` becomes `optimizer: SGD` and `optimizer.lr: 0.1`.
+
+    A function of the recipe is stored as `{callable: NAME}` and becomes its name.
+    """
     fields: dict[str, Any] = {}
     for name, value in recipe.items():
         if name == "is":

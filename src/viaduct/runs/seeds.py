@@ -1,6 +1,7 @@
-"""Seed noise: variation of a recipe's final top-1 between runs that differ only in their seed.
+"""Seed noise: variation of a recipe's final top-1 between runs with different seeds.
 
-Two runs, A and B, are compared; the noise is measured from the runs in their folders.
+The recipes and the data of these runs are equal; their code and machine are not compared. For the difference between
+two runs, A and B, the noise is measured from the runs in their folders.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class SeedNoise:
 
     deviation: float  # standard deviation in percentage points
     counts: tuple[int, int]  # number of finished seeds of A and of B
-    shared: bool = False  # True if A and B differ only in the seed
+    shared: bool = False  # True if recipe and data of A and B are equal, except for the seed
 
     def judge(self, difference: float) -> str:
         """Compare the difference between A and B, in percentage points, with the noise; return a clause."""
@@ -62,7 +63,7 @@ def pool_deviation(groups: list[list[float]]) -> float:
 
 
 def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
-    """Return the runs in the folders of two runs, including these."""
+    """Return the runs below the folders that contain two runs, including these."""
     folders = dict.fromkeys(Path(run.path).absolute().parent for run in (first, second))
     try:
         return list_runs(list(folders)).runs
@@ -71,7 +72,7 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
-    """Return one finished run for each seed of a run's recipe and data; for its own seed, the run itself."""
+    """Return a finished run for each seed of a run's recipe and data; for its own seed, the run itself if finished."""
     key = make_seedless_key(run)
     by_seed = {}
     for other in [*neighbours, run]:
@@ -81,6 +82,6 @@ def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
 
 
 def make_seedless_key(run: RunFacts) -> tuple[object, ...]:
-    """Return a key that is equal for runs that differ only in their seed."""
+    """Return a key of a run's data and the fields of its recipe, without seed and bookkeeping."""
     fields = {name: value for name, value in run.fields.items() if name != "seed" and not is_bookkeeping(name)}
     return run.fingerprint, run.images, sorted((name, repr(value)) for name, value in fields.items())

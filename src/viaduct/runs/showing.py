@@ -1,4 +1,4 @@
-"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe."""
+"""One run as text: its facts, its curves as lines of blocks, its last evaluations, a diagnosis, its recipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from viaduct.terminal import align_columns, escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
-WIDTH = 60  # blocks of a curve
+WIDTH = 60  # largest number of blocks of a curve
 LAST_EVALUATIONS = 5
 
 
@@ -47,7 +47,7 @@ def render_facts(run: RunFacts) -> str:
     fingerprint = "fingerprint not recorded"
     if run.fingerprint is not None:
         fingerprint = f"fingerprint {run.fingerprint[:12]} of {run.fingerprint_basis}"
-    facts = {
+    facts = {  # None is shown as a dash; a fact that is empty is left out
         "run": run.path,
         "state": f"{run.state}: {run.reason}" if run.reason else run.state,
         "recipe": run.recipe,
@@ -72,7 +72,8 @@ def render_facts(run: RunFacts) -> str:
 
 def describe_code(run: RunFacts) -> str | None:
     if run.modified_files:
-        return f"{run.commit}, {run.modified_files} files differ from git's index; viaduct {run.version}"
+        commit = run.commit or "unknown commit"
+        return f"{commit}, {run.modified_files} files differ from git's index; viaduct {run.version}"
     return f"{run.commit}; viaduct {run.version}" if run.commit else run.version
 
 

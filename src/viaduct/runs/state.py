@@ -2,7 +2,7 @@
 
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps of the recipe
-interrupted   it was stopped after a step and saved: `viaduct train --run RUN` resumes it
+interrupted   it was stopped and saved a checkpoint: `viaduct train --run RUN` resumes it
 pruned        interrupted by `viaduct search`, which stopped this trial early
 crashed       it ended in an error, or it had begun and there is no ending.json
 never begun   no step was logged or saved, there is no ending.json, and no process holds the lock

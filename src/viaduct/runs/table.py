@@ -20,7 +20,7 @@ DASH = "–"
 COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
 TEXT_COLUMNS = [COLUMNS.index(name) for name in ("name", "recipe", "data", "code", "device", "state")]
 MAX_LISTED_PROBLEMS = 10
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes text that begins so for a formula
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so as a formula
 
 
 def format_row(run: RunFacts, now: float) -> list[str]:
@@ -101,7 +101,7 @@ def render_reasons(headline: str, reasons: list[tuple[str, str]], show_all: bool
 
 
 def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
-    """Return runs and problems as JSON, with all fields."""
+    """Return runs and problems as JSON, each run with FIELDS, further facts and the fields of its recipe."""
     record = {
         "runs": [build_record(run) for run in runs],
         "problems": [{"path": problem.path, "reason": problem.reason} for problem in listing.problems],

@@ -21,7 +21,7 @@ from viaduct.runs.listing import Listing, list_runs, open_run
 from viaduct.runs.page import build_page, build_tiles
 from viaduct.training.live import Ending, LivePage
 
-POLL_S = 1.0  # time between two looks at the state of a run whose page is served
+POLL_S = 1.0  # seconds between two readings of the state of a run whose page is served
 
 
 class RunsPage(ServedPage):

@@ -58,6 +58,15 @@ def test_runs_that_differ_in_anything_else_are_counted_by_their_reason(tmp_path:
     assert "0 of 7 past runs" in gathered.describe(tmp_path)[0]
 
 
+def test_a_run_that_was_made_longer_and_has_not_finished_again_is_not_taken(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", with_rate("0.2"))
+    summary = {"steps": 100, "length": {"steps": 0, "epochs": 1.0}, "final": {"top1": 0.5, "count": 1000}}
+    (tmp_path / "a" / "summary.json").write_text(json.dumps(summary))
+    gathered = gather_past_runs(tmp_path, WANTED, SPACE)
+    assert gathered.accepted == []
+    assert dict(gathered.refused) == {"not finished": 1}
+
+
 def test_runs_that_differ_only_in_the_space_the_seed_and_what_is_logged_are_taken(tmp_path: Path) -> None:
     write_run(tmp_path / "deep" / "a", with_rate("0.2"), top1=0.8)
     write_run(tmp_path / "b", override(override(with_rate("0.5"), "seed", "7"), "log.every_steps", "3"), top1=0.7)

@@ -34,8 +34,9 @@ def test_a_machine_without_the_card_is_refused() -> None:
 
 def test_trials_share_the_cores_or_have_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert divide_machine("cpu", 1) == ([{}], "")
-    assert divide_machine("cpu", 3, threads=8)[0] == [{"OMP_NUM_THREADS": "2"}] * 3
-    assert divide_machine("cpu", 4, threads=2)[0] == [{"OMP_NUM_THREADS": "1"}] * 4
+    for cores, parallel, share in ((8, 3, "2"), (2, 4, "1")):
+        monkeypatch.setattr("viaduct.runs.search.trial_process.count_cores", lambda cores=cores: cores)
+        assert divide_machine("cpu", parallel)[0] == [{"OMP_NUM_THREADS": share}] * parallel
     monkeypatch.setattr(devices, "get", lambda name: TwoCards)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     variables, line = divide_machine("cuda", 3)

@@ -30,6 +30,7 @@ def write_recipe(path: Path, base: LoadedRecipe, recipe: Recipe, headline: str) 
 
 
 def render_recipe(base: LoadedRecipe, recipe: Recipe, headline: str) -> str:
+    """Return the text of the recipe file; `headline` is its docstring."""
     source = base.name if base.file is None else str(base.file)
     expression = render_changes("base", base.recipe, recipe)
     classes = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in expression)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from viaduct.runs.search.session import SearchOutcome
 
-MIN_TRIALS = 10  # finished trials, including past runs; with fewer, the importance would be random
+MIN_TRIALS = 10  # finished trials, including past runs; with fewer, the importance is not given, as it would be random
 
 
 def print_outcome(outcome: SearchOutcome) -> None:
-    """Print the trials, their importance, the verdict and the command that trains the best trial; write the page.
+    """Print trials, the parameters' importance, verdict and the command that trains the best trial; write the page.
 
     If no trial was trained to its end, print only how the search ended.
     """
@@ -44,6 +44,7 @@ def print_outcome(outcome: SearchOutcome) -> None:
 
 
 def describe_end(outcome: SearchOutcome) -> str:
+    """Return how many trials have ended, and why the search ended."""
     states = [result.state for result in outcome.results if result.number is not None]  # past runs have no number
     ended = sum(state != "unfinished" for state in states)
     if outcome.end == "done":

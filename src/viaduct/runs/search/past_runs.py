@@ -1,8 +1,9 @@
-"""Past runs as observations of a search: finished runs of the same recipe, on the same data, inside the space.
+"""Past runs as observations of a search: finished runs of the same recipe, on images with the same labels.
 
 An observation is a pair of parameters and result, from which the sampler learns. A run is one if its recipe equals that
-of the trials in all fields except those that the search changes and those in EQUIVALENT, and if number and labels of
-the images are equal: then its accuracy is that of a trial with its values, apart from the seed.
+of the trials in all fields except those that the search changes and those in EQUIVALENT, if its values are in the
+space, and if number and labels of the images are equal. Then its accuracy is taken for that of a trial with its values;
+pixels, code and machine are not compared.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from viaduct.errors import BadData, ViaductError
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import compare_records, from_record, to_record
-from viaduct.run_files import read_recipe_record, read_summary
+from viaduct.run_files import is_summary_of, read_recipe_record, read_summary
 from viaduct.runs.finding import search_folders
 from viaduct.runs.search.results import PAST_RUN
 from viaduct.runs.search.space import Space, Value
@@ -38,7 +39,7 @@ class Criteria:
 
     name: str  # of the recipe
     recipe: Recipe  # with the settings of all trials, such as their length
-    images: dict[str, Any]  # number and labels of the images, in the form of recipe.json
+    images: dict[str, Any]  # number of the images and checksum of their labels, by split, as in recipe.json
     metric: str
 
 
@@ -47,17 +48,17 @@ class PastRun:
     """A finished run that counts as an observation."""
 
     path: Path
-    values: dict[str, Value]
-    value: float
-    images: int | None
+    values: dict[str, Value]  # of the fields that the search changes, by path
+    value: float  # of the metric
+    images: int | None  # number of validation images
 
 
 @dataclass
 class PastRuns:
-    """Past runs that are observations, and the reasons why others are not, with the number of runs."""
+    """Past runs that are observations, and the reasons why other runs are not."""
 
     accepted: list[PastRun] = field(default_factory=list)
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)  # number of runs by reason
 
     def describe(self, folder: Path) -> list[str]:
         """Return a line with the number of observations, and a line for each reason of refusal."""
@@ -103,7 +104,8 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     values = space.find_values(recipe)
     if isinstance(values, str):  # the path of a field
         raise Unsuitable(f"{values} is outside the space")
-    final = (read_summary(run) or {}).get("final")
+    summary = read_summary(run)
+    final = summary.get("final") if summary is not None and is_summary_of(summary, record["recipe"]) else None
     if not isinstance(final, dict):
         raise Unsuitable("not finished")
     value, images = final.get(criteria.metric), final.get("count")

@@ -1,4 +1,4 @@
-"""Page of a search: the best trial and its noise, history, importance, contours, all trials."""
+"""Page of a search: the best trial and the noise, history, importance, each parameter, contours, all trials."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def scale_metric(value: float | None, metric: str) -> float | None:
     return value if value is None or metric not in ACCURACIES else 100 * value
 
 
-def unit_of(metric: str) -> str:
+def find_unit(metric: str) -> str:
     return "%" if metric in ACCURACIES else ""
 
 
@@ -109,7 +109,7 @@ def draw_history(outcome: SearchOutcome) -> LineChart:
     pruned = [(result.number or 0, scale_metric(result.value, metric)) for result in trials if result.state == "pruned"]
     if pruned:
         series.append(make_dots("stopped early", pruned))
-    return LineChart("History", "trial", metric, series, log_y=False, unit=unit_of(metric))
+    return LineChart("History", "trial", metric, series, log_y=False, unit=find_unit(metric))
 
 
 def make_dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
@@ -139,7 +139,7 @@ def draw_parameter(outcome: SearchOutcome, dimension: Dimension) -> LineChart:
         if result.is_measured:
             x = float(result.values[dimension.path]) if numeric else get_axis_position(dimension, result)
             points.append((math.log10(x) if log else x, scale_metric(result.value, metric)))
-    return LineChart(dimension.path, label, metric, [make_dots("trials", points)], log_y=False, unit=unit_of(metric))
+    return LineChart(dimension.path, label, metric, [make_dots("trials", points)], log_y=False, unit=find_unit(metric))
 
 
 def is_numeric(dimension: Choices) -> bool:
@@ -155,7 +155,7 @@ def get_axis_position(dimension: Dimension, result: TrialResult) -> float:
 def build_contours(outcome: SearchOutcome, importance: dict[str, float] | None) -> list[Section]:
     """Return contour maps of MAX_CONTOURS pairs of parameters, those of the most important ones if these are known."""
     measured = [result for result in outcome.results if result.is_measured]
-    if len(outcome.space.dimensions) < 2 or len(measured) < 3:
+    if len(outcome.space.dimensions) < 2 or len(measured) < 3:  # two points span no area
         return []
     order = list(importance or outcome.space.paths)
     dimensions = sorted(outcome.space.dimensions, key=lambda dimension: order.index(dimension.path))
@@ -178,7 +178,7 @@ def draw_contours(outcome: SearchOutcome, measured: list[TrialResult], x: Dimens
     ]
     best = measured.index(verdict.best) if verdict else None
     return ContourMap(
-        f"{x.path} and {y.path}", make_axis(x), make_axis(y), metric, points, best, f" {unit_of(metric)}".rstrip()
+        f"{x.path} and {y.path}", make_axis(x), make_axis(y), metric, points, best, f" {find_unit(metric)}".rstrip()
     )
 
 

@@ -1,6 +1,6 @@
 """Results of a study: its trials, the best one, and those that may be worse only by noise.
 
-A past run is a run of an earlier training that counts like a trial (`viaduct search --from`).
+A past run is a finished run from outside the study that counts like a trial (`viaduct search --from`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class TrialResult:
     number: int | None  # None for a past run
     values: dict[str, Value]
     state: State
-    value: float | None  # metric at the last evaluation
+    value: float | None  # metric at the last evaluation, also of a trial that did not finish
     images: int | None = None  # number of validation images
     reason: str = ""
     seconds: float | None = None
-    evaluations: int = 0
+    evaluations: int = 0  # number of evaluations that were reported
 
     @property
     def is_measured(self) -> bool:
@@ -52,7 +52,7 @@ class Verdict:
 
     best: TrialResult
     ties: list[TrialResult]  # empty if the noise is not known
-    noise: float | None  # half the width of the 95 % interval of a difference, at the best trial's value
+    noise: float | None  # half the width of the 95 % interval of a difference, at the best trial's value; None: unknown
     source: str  # measurements from which the noise was computed, in words
     others: int = 0  # number of other trials that were trained to their end
 
@@ -139,7 +139,7 @@ def estimate_accuracy_variance(result: TrialResult) -> float:
 
 
 def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between trials with equal values and different seeds; None if there are none."""
+    """Return the standard deviation between results with equal values, as of past runs; None if there are none."""
     groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
     for result in results:
         groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)

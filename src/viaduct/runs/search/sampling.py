@@ -45,12 +45,13 @@ def make_sampler(name: SamplerName, seed: int, number: int, trials: int) -> Base
 
 
 def derive_seed(seed: int, number: int) -> int:
+    """Return a seed of 32 bits for a trial of a search with the seed `seed`."""
     digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
     return int.from_bytes(digest[:4], "little")
 
 
 def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
-    """Return the pruner for trials with this number of evaluations."""
+    """Return the pruner for trials with this number of evaluations, counted from 1 as the search loop reports them."""
     import optuna
 
     if name == "none" or evaluations < 2:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 End = Literal["done", "interrupted", "timeout", "failing"]  # failing: MAX_EQUAL_FAILURES was reached
 MAX_EQUAL_FAILURES = 3  # the search ends if its first trials fail this many times, all for the same reason
-DIVERGED = "the loss became"  # the reason of a trial whose loss became NaN or infinite begins with these words
+DIVERGED = "the loss became"  # first words of the reason of a trial whose loss became NaN or infinite
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Plan:
     seed: int = 0
     timeout_s: float | None = None
     first: dict[str, Value] | None = None  # values of the first trial; None: they are drawn
-    poll_s: float = 0.25
+    poll_s: float = 0.25  # seconds between two readings of the trials' files
 
 
 @dataclass
@@ -57,7 +57,7 @@ class RunningTrial:
     slot: int  # part of the machine (cores or a card), from 0 to `parallel` - 1
     trial: Trial
     process: TrainProcess
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)  # this time, if an earlier search has started it too
     pruning_reason: str = ""  # why the pruner stopped the trial; empty: it did not
     reported: int = 0  # number of evaluations that were passed to the study
 
@@ -112,6 +112,7 @@ class SearchLoop:
         return optuna.trial.Trial(self.study, trial._trial_id)
 
     def find_end(self) -> End | None:
+        """Return the reason to end the search before all trials are done; None if there is none."""
         if self.is_interrupted():
             return "interrupted"
         if self.plan.timeout_s is not None and time.monotonic() - self.started_at >= self.plan.timeout_s:
@@ -156,6 +157,7 @@ class SearchLoop:
         return len(trials)
 
     def start_trial(self, number: int, trial: Trial) -> None:
+        """Start or resume the process of a trial, with the parameters that it has or that are drawn for it."""
         values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
         slot = min(set(range(self.plan.parallel)) - {entry.slot for entry in self.running})
         process = self.launcher.start(number, self.space.make_settings(values), slot)
@@ -191,13 +193,14 @@ class SearchLoop:
         )
 
     def is_weak(self, trial: Trial) -> bool:
+        """Return True if the pruner would stop a trial after the evaluations that were reported."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features of Optuna 4
             self.study.pruner = make_pruner(self.plan.pruner, self.plan.evaluations)
             return trial.should_prune()
 
     def finish_trial(self, entry: RunningTrial, code: int) -> None:
-        """Record the end of a trial in the study and in its run, and print a line of progress."""
+        """Record a trial that ended with this exit code in the study and in its run, and print a line of progress."""
         from optuna.trial import TrialState
 
         trial, process = entry.trial, entry.process

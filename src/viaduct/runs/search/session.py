@@ -45,7 +45,7 @@ EVALUATION_FIELD = "evaluation.every_epochs"
 class SearchRequest:
     """Options of a search."""
 
-    loaded: LoadedRecipe  # the recipe, without `settings`
+    loaded: LoadedRecipe  # the recipe before `settings` are applied
     argument: str  # name or file of the recipe on the command line
     settings: dict[str, str]  # fields set in all trials: --set, --epochs, --steps
     space: Sequence[str]  # texts of --space
@@ -66,7 +66,7 @@ class SearchRequest:
 class DataFacts:
     """Facts about the data, read before the first trial."""
 
-    images: dict[str, Any]  # number and labels of all images, in the form of recipe.json
+    images: dict[str, Any]  # number of the images and checksum of their labels, by split, as in recipe.json
     train_images: int  # number of training images
 
 
@@ -79,8 +79,8 @@ class SearchOutcome:
     study: Study
     results: list[TrialResult]
     verdict: Verdict | None  # None: no trial was trained to its end
-    recipe_file: Path | None  # recipe of the best trial
-    command: str  # command that trains it
+    recipe_file: Path | None  # recipe of the best trial; None without a verdict
+    command: str  # command that trains it; empty without a verdict
     end: End
     signal: int = 0  # signal that ended the search; 0: none
 
@@ -212,7 +212,7 @@ def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> 
 @contextmanager
 def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
     """Yield a list that collects signals such as Ctrl-C; print a line when the first arrives."""
-    lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
+    lines = ["\nEnding: running trials write a checkpoint; a second Ctrl-C kills them. The same command continues."]
     with collect_signals(lambda number: print_line(lines.pop()) if lines else None) as received:  # only the first time
         yield received
 

@@ -1,4 +1,6 @@
-"""Search space: the fields of a recipe that a search changes (its dimensions), and their values, as `--space` has them.
+"""Search space: the fields of a recipe that a search changes (its dimensions), and their values.
+
+`--space` takes one dimension as FIELD=VALUES:
 
     optimizer.lr=0.01..1:log               a range, drawn on a log scale
     schedule.warmup_epochs=0..10:step=1    a range in steps
@@ -40,7 +42,7 @@ class Range:
     """Numbers from `low` to `high`, both included."""
 
     path: str  # of the field: `optimizer.lr`
-    text: str  # its values in --space: `0.01..1:log`
+    text: str  # the field's values in --space: `0.01..1:log`
     low: float
     high: float
     log: bool = False
@@ -95,7 +97,7 @@ class Choices:
     """A list of values, as text."""
 
     path: str  # of the field
-    text: str  # its values in --space: `0,8,16`
+    text: str  # the field's values in --space: `0,8,16`
     texts: tuple[str, ...]  # the text of each value
     stored: tuple[Any, ...]  # the values in the form of recipe.json
 
@@ -329,5 +331,6 @@ def is_same(value: Any, other: Any) -> bool:
 
 
 def is_multiple(difference: float, step: float) -> bool:
+    """Return True for a whole number of steps, up to rounding."""
     count = difference / step
     return abs(count - round(count)) < 1e-6

@@ -1,6 +1,6 @@
 """Folder of a search (a study, as Optuna calls it): its definition, the trials, and a lock.
 
-    STUDY/study.json         recipe, data, space, metric, length; a search that continues the study must have the same
+    STUDY/study.json         recipe, data, space, metric, settings; a search that continues the study must have the same
     STUDY/study.sqlite3      the trials, in Optuna's database
     STUDY/trial-000 …        one ordinary run for each trial
     STUDY/logs/              the output of each trial
@@ -44,7 +44,7 @@ class Definition:
     data: str | None
     space: tuple[str, ...]  # texts of --space
     metric: str
-    settings: tuple[str, ...]  # `field=text` of fields set in all trials, except EVALUATION_FIELD (session.py)
+    settings: tuple[str, ...]  # `field=text` of fields set in all trials, such as the length; not how often to evaluate
     recipe_sha256: str = ""  # SHA-256 of the user's recipe file; empty for a built-in recipe
 
     @property
@@ -97,6 +97,7 @@ class StudyFolder:
                 self.remove_if_empty()
 
     def remove_if_empty(self) -> None:
+        """Remove the lock file, and the folder if nothing else is in it, unless a definition was written."""
         if not (self.path / DEFINITION).exists():
             (self.path / LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):

@@ -73,7 +73,7 @@ class TrainProcess:
         return list(by_step.values())
 
     def read_final_value(self) -> float | None:
-        """Return the metric at the end of a finished trial; None if it is missing or not finite."""
+        """Return the metric in the summary, which a finished trial has; None if it is missing or not finite."""
         value = (self.read_final() or {}).get(self.metric)
         return float(value) if is_number(value) else None
 
@@ -182,13 +182,13 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def divide_machine(device: str, parallel: int, threads: int | None = None) -> tuple[list[dict[str, str]], str]:
+def divide_machine(device: str, parallel: int) -> tuple[list[dict[str, str]], str]:
     """Return the environment variables of each slot, and a line of progress about the cores or cards of the slots."""
     if parallel == 1:
         return [{}], ""
     kind = find_kind(device)
     if kind == "cpu":
-        cores = threads or count_cores()
+        cores = count_cores()
         share = max(1, cores // parallel)
         note = f"{parallel} trials at a time, {share} of {cores} cores each."
         return [{"OMP_NUM_THREADS": str(share)}] * parallel, note
