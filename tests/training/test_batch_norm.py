@@ -25,6 +25,11 @@ def test_a_run_as_good_in_validation_is_not_suspected() -> None:
     assert looks_unsettled(training, {"loss": float("nan"), "top1": 0.8})
 
 
+def test_a_training_loss_that_is_not_finite_does_not_stop_the_check() -> None:
+    """In fp16 all steps of the last log line may overflow; metrics.jsonl then has null."""
+    assert looks_unsettled({"loss": None, "top1": 0.8}, {"loss": 0.9, "top1": 0.75})
+
+
 def test_the_reason_is_reported_with_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path / "run")
     run_recipe(run, SLOW)

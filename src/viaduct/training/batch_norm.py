@@ -51,7 +51,7 @@ class StatisticsCheck:
     recomputed_top1: float
     recomputed_loss: float
     steps: int  # training steps of the checkpoint
-    momentum: float | None  # of the batch norms; None if they differ
+    momentum: float | None  # of the batch norms; None if they differ, or keep a plain mean of all batches
 
     @property
     def is_unsettled(self) -> bool:
@@ -83,7 +83,8 @@ class StatisticsCheck:
 
 def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> bool:
     """Return True if an evaluation is so much worse than the last log line that the averages should be checked."""
-    has_larger_loss = not validation["loss"] <= LOSS_RATIO * training["loss"]  # also True if one of them is NaN
+    loss = math.nan if training["loss"] is None else training["loss"]  # metrics.jsonl has null for NaN
+    has_larger_loss = not validation["loss"] <= LOSS_RATIO * loss  # also True if one of them is NaN
     return has_larger_loss or bool(validation["top1"] < training["top1"] - TOP1_GAP)
 
 
@@ -165,7 +166,7 @@ def iterate_training_batches(stream: BatchStream) -> Iterator[Batch]:
 
 
 def limit_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
-    """Yield batches until `seconds` have passed, but at least two batches."""
+    """Yield batches until `seconds` have passed, but at least two batches if there are so many."""
     end = time.monotonic() + seconds
     for number, batch in enumerate(batches):
         if number >= 2 and time.monotonic() > end:
@@ -187,7 +188,7 @@ class BatchScores:
 def score_batches(
     computation: Computation, stream: BatchStream, loss: Loss, max_batches: int, seconds: float
 ) -> BatchScores:
-    """Score the first `max_batches` validation batches, or fewer if they take longer than `seconds`."""
+    """Score up to `max_batches` validation batches; after `seconds`, and two batches, begin no further one."""
     computation.train(False)
     done, images, correct, total_loss = 0, 0, 0, 0.0
     for batch in islice(limit_seconds(stream.epoch(0), seconds), max_batches):
