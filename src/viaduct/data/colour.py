@@ -1,7 +1,7 @@
 """Random changes of colour in training, on float32 images of 0..255.
 
-change = draw_saturation_change(generator)      brightness, contrast about the mean, saturation (in resnext)
-change = draw_chroma_change(generator)          brightness and the two chroma axes (in amoebanet)
+change = draw_saturation_change(generator)      brightness, contrast about the mean, saturation (for ResNeXt)
+change = draw_chroma_change(generator)          brightness and the two chroma axes (for AmoebaNet)
 change = draw_yiq_change(generator, ranges)     brightness, hue and saturation in YIQ, contrast about the mean
                                                 (in every reference with data.increased_aug=on)
 change(image)                                   the image, changed in place

@@ -1,17 +1,17 @@
 """LARS in its two published forms: the trust ratio r scales the learning rate or the gradient.
 
-Form contrib (TensorFlow); g is the gradient of the loss with its L2 term:
+Scaled rate (TensorFlow, form "contrib" of a recipe); g is the gradient of the loss with its L2 term:
 
     r = trust * |w| / (|g| + wd * |w| + eps), or 1 if either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
-Form resnext (Ascend's model zoo); g is the gradient of the loss without its L2 term:
+Scaled gradient (Ascend's model zoo, the other form); g is the gradient of the loss without its L2 term:
 
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
 
 wd is the weight decay, m the momentum. Biases and the parameters of norms have no ratio: r is 1 for them. The ratios
-stay on the device. In form resnext a weight that is all zeros has ratio 0 and stays zero.
+stay on the device. With a scaled gradient, weights that are all zeros have ratio 0 and stay zero.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LarsOptimizer(torch.optim.Optimizer):
 def step_scaled_rate(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
-    """Update a parameter group by form contrib, in which the ratio scales the learning rate."""
+    """Update a parameter group by the form in which the ratio scales the learning rate."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -110,7 +110,7 @@ def step_scaled_rate(
 def step_scaled_gradient(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], compute_full_norms: FullNorms
 ) -> None:
-    """Update a parameter group by form resnext, in which the ratio scales the gradient."""
+    """Update a parameter group by the form in which the ratio scales the gradient."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         without_decay = compute_decayed_gradients(parameters, 0.0)
@@ -125,7 +125,7 @@ def step_scaled_gradient(
 def compute_trust_ratios(
     group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], compute_full_norms: FullNorms
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""
+    """Return the norms of the weights, the norms of the gradients and the trust ratios, one for each parameter."""
     weight_norms = compute_full_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
     gradient_norms = compute_full_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
     denominator = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]

@@ -98,7 +98,7 @@ def compute_l2_loss(
 ) -> Tensor:
     """Return the weight decay as the L2 term of the loss: half the decay times the squared weights.
 
-    It is 0 for AdamW, THOR and the form resnext of LARS, whose decay is not the gradient of a term of the loss.
+    It is 0 for AdamW, THOR and the LARS that scales gradients: their decay is not the gradient of a term of the loss.
     """
     if not support_optimizer(optimizer).decay_in_loss:
         return torch.zeros(())
@@ -121,7 +121,7 @@ def compute_smoothing(recipe: Recipe, *, training: bool) -> float:
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
-    """Return the recipe's loss. Labels are class numbers, or with mixup one row of shares for each image."""
+    """Return the recipe's loss. Labels are class numbers, or for mixed images a row of shares for each image."""
     if not isinstance(recipe.loss, CrossEntropy):
         users_loss: Loss = recipe.loss
         return users_loss

@@ -5,8 +5,8 @@
 
 `Steps` is the schedule of TensorFlow's official models, `BookCosine` that of a listing of the CANN book (docs/seeds.md,
 document 002), `Cosine` the usual half period; the others are named after their network, optimizer or framework. The
-optimizer's rate is not scaled with `--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its
-reference.
+optimizer's rate is not scaled with `--batch`. Only the default peak and warm-up of `LarsPolynomial` depend on
+the batch, as in TensorFlow's official models.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RunLength:
     images: int  # number of training images
     global_batch: int
     steps: int  # number of steps of the whole run
-    exact_steps: float = 0.0  # the same before it is rounded down
-    peak: float = 1.0  # the optimizer's learning rate
+    exact_steps: float = 0.0  # the same, of epochs that are not rounded down to whole batches
+    peak: float = 1.0  # the optimizer's learning rate, which the schedule multiplies
 
     @property
     def steps_per_epoch(self) -> int:
@@ -56,7 +56,7 @@ class RunLength:
         return self.images // self.global_batch
 
     def epochs_at(self, step: int) -> float:
-        """Return the number of images of the first `step` steps, divided by the number of images."""
+        """Return how many images the first `step` steps take, divided by the number of training images."""
         return step * self.global_batch / self.images
 
 
@@ -106,7 +106,7 @@ def count_training_images(data: Source) -> int:
 
 
 def get_peak_rate(recipe: Recipe) -> float:
-    """Return the optimizer's learning rate; 1 for an optimizer of the recipe's author."""
+    """Return the recipe's learning rate; 1 if the optimizer is a function of the recipe's author."""
     rate: float = getattr(recipe.optimizer, "lr", 1.0)
     return rate
 
@@ -120,7 +120,7 @@ def compute_rate_factor(recipe: Recipe, step: int, run_length: RunLength) -> flo
     return float(users_function(step, run_length.steps))
 
 
-def steps_decay(schedule: Steps, step: int, run_length: RunLength) -> float:
+def compute_stepwise_decay(schedule: Steps, step: int, run_length: RunLength) -> float:
     per_epoch = run_length.images / run_length.global_batch  # not rounded
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
@@ -138,7 +138,7 @@ def compute_falling_cosine(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
+def compute_cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     warmup = min(warmup, run_length.steps // 2)  # so that the rate also falls in a run of few steps
     if step < warmup:
@@ -147,7 +147,7 @@ def cosine(schedule: Cosine, step: int, run_length: RunLength) -> float:
     return schedule.floor + (1 - schedule.floor) * compute_falling_cosine(done)
 
 
-def book_cosine(schedule: BookCosine, step: int, run_length: RunLength) -> float:
+def compute_book_cosine(schedule: BookCosine, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     decay = run_length.steps - warmup
     if step < warmup:
@@ -159,7 +159,7 @@ def book_cosine(schedule: BookCosine, step: int, run_length: RunLength) -> float
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
 
 
-def v15_decay(schedule: V15Decay, step: int, run_length: RunLength) -> float:
+def compute_v15_decay(schedule: V15Decay, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     if step < warmup:
         return step / warmup
@@ -170,7 +170,8 @@ def v15_decay(schedule: V15Decay, step: int, run_length: RunLength) -> float:
     return compute_falling_cosine(step / total)
 
 
-def resnext_decay(schedule: ResnextDecay, step: int, run_length: RunLength) -> float:
+def compute_half_cosine_decay(schedule: ResnextDecay, step: int, run_length: RunLength) -> float:
+    """Return the factor of a half-cosine warm-up and a cosine, or of the modes steps, linear and poly."""
     peak = run_length.peak  # `end` may be a learning rate, not a factor of the peak
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     match schedule.mode:
@@ -192,7 +193,7 @@ def resnext_decay(schedule: ResnextDecay, step: int, run_length: RunLength) -> f
     return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
 
 
-def amoebanet_decay(schedule: AmoebanetDecay, step: int, run_length: RunLength) -> float:
+def compute_amoebanet_decay(schedule: AmoebanetDecay, step: int, run_length: RunLength) -> float:
     warmup, factor = int(schedule.warmup_epochs * run_length.steps_per_epoch), 1.0
     if step < warmup:
         factor = step / warmup
@@ -205,7 +206,7 @@ def amoebanet_decay(schedule: AmoebanetDecay, step: int, run_length: RunLength) 
     return max(factor, schedule.floor)
 
 
-def lars_polynomial(schedule: LarsPolynomial, step: int, run_length: RunLength) -> float:
+def compute_lars_polynomial(schedule: LarsPolynomial, step: int, run_length: RunLength) -> float:
     default_peak, default_epochs = choose_lars_defaults(run_length.global_batch)
     peak = default_peak if schedule.peak is None else schedule.peak
     epochs = default_epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
@@ -225,7 +226,7 @@ def choose_lars_defaults(global_batch: int) -> tuple[float, float]:
     return 32.0, 14
 
 
-def mindspore_polynomial(schedule: MindsporePolynomial, step: int, run_length: RunLength) -> float:
+def compute_mindspore_polynomial(schedule: MindsporePolynomial, step: int, run_length: RunLength) -> float:
     warmup = int(schedule.warmup_epochs * run_length.steps_per_epoch)
     if step < warmup:
         return schedule.start + (1 - schedule.start) * step / warmup
@@ -233,7 +234,7 @@ def mindspore_polynomial(schedule: MindsporePolynomial, step: int, run_length: R
     return max(left, 0.0) ** 2
 
 
-def thor_decay(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
+def compute_thor_decay(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
     epoch = (step + 1) / run_length.steps_per_epoch
     left = max(1 - epoch / schedule.end_epoch, 0.0)
     halvings = sum(epoch >= start for start in schedule.halve_at)
@@ -242,13 +243,13 @@ def thor_decay(schedule: ThorDecay, step: int, run_length: RunLength) -> float:
 
 FORMULAS: dict[type, Callable[[Any, int, RunLength], float]] = {
     Constant: lambda schedule, step, run_length: 1.0,
-    Steps: steps_decay,
-    Cosine: cosine,
-    BookCosine: book_cosine,
-    V15Decay: v15_decay,
-    ResnextDecay: resnext_decay,
-    LarsPolynomial: lars_polynomial,
-    AmoebanetDecay: amoebanet_decay,
-    MindsporePolynomial: mindspore_polynomial,
-    ThorDecay: thor_decay,
+    Steps: compute_stepwise_decay,
+    Cosine: compute_cosine,
+    BookCosine: compute_book_cosine,
+    V15Decay: compute_v15_decay,
+    ResnextDecay: compute_half_cosine_decay,
+    LarsPolynomial: compute_lars_polynomial,
+    AmoebanetDecay: compute_amoebanet_decay,
+    MindsporePolynomial: compute_mindspore_polynomial,
+    ThorDecay: compute_thor_decay,
 }
