@@ -28,7 +28,10 @@ from viaduct.tuning.location import Location
 
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
-    """Apply a bank's choices to a new run, and set `training.tuning_record`; return a line for the user, or None."""
+    """Apply a bank's choices to a new run; return a line for the user, or None if there is nothing to say.
+
+    If any choice fits, `training.tuning_record` is set, which recipe.json will have.
+    """
     if location is None or training.recipe.evaluation.eval_only:
         return None
     stored = read_banks(training, location)
@@ -99,7 +102,7 @@ def explain_no_choices(stored: BankContents, location: Location) -> str:
 
 
 def apply_to_training(training: Training, choices: Mapping[str, Choice], step_key: str) -> AppliedChoices:
-    """Apply choices to a training that has taken no step yet."""
+    """Apply the choices that fit to a training that has taken no step in this process."""
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)
     has_own_kernels = bool(training.computation.fused_count)

@@ -3,9 +3,9 @@
 A recipe of your own may have callbacks: instances of a subclass of `Callback`. The loop calls
 
     start(training)                    once, before the first step; `training.step` is above 0 in a resumed run
-    forward(training, labels, loss)    after the forward pass of each accumulated part; labels and loss are on the
-    device gradients(training, images, labels)  before the update, only in steps whose images or histograms are recorded
-    for
+    forward(training, labels, loss)    after the forward pass of each accumulated part; both tensors are on the device
+    gradients(training, images, labels)
+                                       before the update, only in steps whose images or histograms are recorded for
                                        TensorBoard; `parameter.grad` is what the optimizer gets
     log(training, record)              every `log.every_steps` steps (with `--sink N` after each sink), and before each
                                        evaluation and checkpoint
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 class LogRecord:
     """Results of the steps since the last record.
 
-    `loss` is the mean over the steps with a finite loss; `top1` and `top5` are shares of the images of all steps.
+    `loss` is the mean over the steps with a finite loss; `top1` and `top5` are shares of the images of all these steps.
     """
 
     step: int
@@ -110,12 +110,14 @@ class Callback:
 
 
 class NanStop(Callback):
-    """Ends the run if a loss is NaN or infinite, before the next log line or checkpoint is written."""
+    """Ends the run if a loss is NaN or infinite, before the next log line or checkpoint is written.
+
+    In fp16 such a step is skipped instead, as long as a lower loss scale may help.
+    """
 
     every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
-        # An overflow is no reason to stop as long as its step is skipped and a lower loss scale may help.
         checked = record.losses if not training.scale.skips_overflows or training.scale.is_exhausted else []
         for offset, loss in enumerate(checked):
             if not math.isfinite(loss):

@@ -189,7 +189,7 @@ def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]
 
 def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
     """Remove all checkpoints up to step `newest` but the last `keep` and that of step `best`."""
-    # Checkpoints of later steps are damaged, since the run has resumed from an older one. They do not count as kept.
+    # Checkpoints of later steps are damaged: a run resumes from its newest intact one. They do not count as kept.
     up_to_newest = [saved for saved in list_checkpoints(folder) if saved.step <= newest]
     for saved in up_to_newest[:-keep]:
         if saved.step != best:

@@ -174,10 +174,10 @@ def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bo
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
     """Return the recipe's mode, with `auto` resolved to graph if compiling is known to pay, else to eager.
 
-    Compiling pays for a network given by its name, trained by one rank on an NVIDIA card with Triton and a C compiler
-    for at least MIN_STEPS_TO_COMPILE steps, unless the run is deterministic or an evaluation. `auto` also becomes graph
-    with `--compile regional|whole` or `--compile-parts`, and eager with `--compile off` or if a callback observes every
-    step (`observed`), which has precedence.
+    Compiling pays for a network given by its name, trained by one rank on an NVIDIA card with Triton and a C compiler,
+    unless the run is deterministic, an evaluation, or given fewer than MIN_STEPS_TO_COMPILE `steps`. `auto` also
+    becomes graph with `--compile regional|whole` or `--compile-parts`, and eager with `--compile off` or if a callback
+    observes every step (`observed`), which have precedence.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -199,7 +199,7 @@ def has_compiler() -> bool:
 
 
 def describe_unused_compile(recipe: Recipe) -> str | None:
-    """Return a line for the user if --compile or --compile-parts has no effect; None otherwise."""
+    """Return a line for the user if these fields of the recipe make --compile or --compile-parts useless, else None."""
     parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
     if parts and recipe.compile == "off":
         return f"{parts} has no effect with --compile off."

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-Form = Literal["ascend", "gpu"]
+Form = Literal["ascend", "gpu"]  # of THOR; in form gpu patches and gradients are averaged over the batch first
 MAX_PATCH_ELEMENTS = 2**26  # numbers in the patches that are made at a time: 256 MiB of float32
 # Positions that a matrix product should sum over to keep a GPU busy. If one image has fewer, the patches of several
 # images are joined.
@@ -191,7 +191,7 @@ def split_groups(x_NCHW: Tensor, groups: int) -> Tensor:
 def compute_conv_factor(form: Form, patches: Tensor, blocking: Blocking, scale: float) -> Factor:
     """Return the mean of x x^T over all images and output positions, times `scale`; x is one patch as a column.
 
-    `patches` has the shape of `LayerCall.extract_patches`. Form `gpu` first averages patches over the batch.
+    `patches` has the shape of `LayerCall.extract_patches`.
     """
     batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
     scale_of_both = math.sqrt(1 / positions)  # sqrt(b / R) in the formulas of thor.py
@@ -274,7 +274,7 @@ def invert_by_cholesky(blocks: Tensor) -> tuple[Tensor, Tensor]:
 class LayerStack:
     """Layers of one shape, which are preconditioned together, with the inverses of their factors.
 
-    The inverses are identity matrices until the first refresh.
+    The inverses are identity matrices until THOR computes them for the first time.
     """
 
     def __init__(self, layers: list[Layer]) -> None:

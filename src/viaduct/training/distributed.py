@@ -74,7 +74,7 @@ class Group:
 
     @property
     def ranks_flag(self) -> str:
-        """The flag --ranks for a command that resumes the run, if several ranks train on one machine; else empty."""
+        """The flag --ranks for a command that resumes a run of several ranks on one machine; else empty."""
         return f" --ranks {self.ranks}" if 1 < self.ranks == self.local_ranks else ""
 
     def broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
@@ -213,7 +213,7 @@ def check_rank_count(group: Group, torch_device: torch.device, backend: str) -> 
 
 def leave_ranks() -> None:
     """Leave the process group once all ranks have reached this point and read what they were sent."""
-    with suppress(RuntimeError):
+    with suppress(RuntimeError):  # this rank is done, whether or not another one has gone meanwhile
         distributed.barrier()
     LEFT_GROUPS.append(distributed.group.WORLD)
     distributed.destroy_process_group()
@@ -257,7 +257,7 @@ def name_job_prefix() -> str:
 def explain_rank_errors(group: Group) -> Iterator[None]:
     """Turn a lost connection into LostRank, and an OSError that can be explained into an error for the user.
 
-    On all ranks but rank 0 the rank is put before the text of an error for the user.
+    On all ranks but rank 0 the rank is put before the text of an error for the user, unless rank 0 prints the error.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """Writes TensorBoard event files without TensorBoard, by encoding the fields of their protobuf messages.
 
-The first argument of an `encode_` function is the field's number in event.proto, summary.proto or graph.proto of
-TensorFlow.
+A number that is the first argument of an `encode_` function is the field's number in TensorFlow's event.proto,
+summary.proto or graph.proto.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class TrainingFacts:
     ranks: int
     ranks_flag: str  # for a command that resumes the run: " --ranks N", or empty
     parallel: str  # "data" or "hybrid"
-    layout: str  # why this was chosen; empty if there was no choice
+    layout: str  # a sentence for the user on why this was chosen; empty if there was no choice
     precision: PrecisionPlan
     mode: str  # "eager" or "graph"
     compiled: str  # "regional", "whole" or "off"
@@ -40,11 +40,11 @@ class TrainingFacts:
     step: int  # number of steps done
     steps: int  # number of steps of the run
     epoch: float
-    is_complete: bool  # True if the run has reached its end and evaluated its last step
+    is_complete: bool  # True if the run has taken its last step, or was asked to stop, and has evaluated this step
     stop_reason: str | None  # why the run ends before its last step
     score: Score | None  # of the last evaluation
     evaluated_at: int  # step of the last evaluation; -1 if there is none
-    best: dict[str, Any] | None  # step and top1 of the best evaluation
+    best: dict[str, Any] | None  # step and top1 of the best evaluation; None without checkpoint.keep_best
     seconds: dict[str, float]  # by activity: training, evaluation, checkpoints
     sink_length: int  # steps of a sink; 0 without sinks
     is_sink_captured: bool

@@ -54,7 +54,7 @@ def record_stop(
     if not training.group.is_rank_zero or training.recipe.evaluation.eval_only or not run.is_begun:
         return
     record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
-    with contextlib.suppress(OSError):  # a full disk is reported elsewhere
+    with contextlib.suppress(OSError):  # on a full disk writing the report fails, too, and prints the reason
         write_json(run.path / ENDING, record)
     if not with_report:
         return
@@ -68,9 +68,10 @@ def record_stop(
 
 
 def fit_and_save(training: Training) -> str:
-    """Train; if an image cannot be read or a metric of the recipe fails, save a checkpoint and raise the error.
+    """Train, and return `finished` or `interrupted`.
 
-    Nothing is saved with several ranks, or if this session has not taken a step.
+    If an image cannot be read or a metric of the recipe fails, save a checkpoint and raise the error. Nothing is saved
+    with several ranks, or if this session has not taken a step.
     """
     first_step = training.step
     try:
@@ -116,7 +117,7 @@ def write_final_files(request: TrainingRequest, training: Training) -> None:
 def check_suspect_statistics(facts: TrainingFacts, torch_device: torch.device) -> StatisticsCheck | None:
     """Check the batch norms' running averages if validation is much worse than training.
 
-    Return None if validation is not much worse, or if the averages cannot be checked.
+    Return None if validation is not much worse, on noise, or if the averages cannot be checked.
     """
     logs, score = facts.run.read_records("log"), facts.score
     if not logs or score is None or isinstance(facts.images, SyntheticSet):

@@ -6,8 +6,7 @@
     all but head     for --freeze: all names except those that match
 
 A frozen parameter gets no gradient and is not in the optimizer. A batch norm whose parameters are all frozen uses its
-running statistics in training, too, and does not update them: otherwise new images would change the inputs of frozen
-weights.
+running statistics in training, too, and does not update them: otherwise the layer would still change with the images.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ def load_images(data: Source, path: Path | None) -> Dataset:
 
 
 def check_path(data: Source, path: Path | None) -> None:
-    """Raise an error if --data is missing for a dataset that needs it, or given for one that takes none."""
+    """Raise an error if --data is missing for a dataset that needs it, or given for one that takes none.
+
+    `--data synthetic` is noise in place of any dataset.
+    """
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:

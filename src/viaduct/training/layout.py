@@ -47,7 +47,10 @@ class CannotSplit(Exception):
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
-    """Return the layout for a new network on the host; raise BadValue if the recipe demands an impossible hybrid."""
+    """Return the layout for a new network on the host; raise BadValue if the recipe demands an impossible hybrid.
+
+    `auto` becomes hybrid if `compare_layouts` estimates that it saves time; nothing is measured.
+    """
     mode = recipe.parallel.mode
     if mode == "data":
         return Layout(None)

@@ -73,7 +73,7 @@ TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": 
 class Ending:
     """A sentence on how a run has ended, and remarks on what can be done now."""
 
-    kind: Literal["finished", "interrupted", "stopped"]
+    kind: Literal["finished", "interrupted", "stopped"]  # interrupted: by a signal; stopped: by an error
     sentence: str
     remarks: tuple[Remark, ...] = ()
 
@@ -193,7 +193,7 @@ class Visitors:
 def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
     """Return the first `max_bytes` of an image in RUN/images, given by its address on the page.
 
-    Return None if the name is not that of a sheet, or the file is missing, a link, or no PNG file.
+    Return None if the name is not that of a sheet, or the file is missing, a link, or does not begin as a PNG file.
     """
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):

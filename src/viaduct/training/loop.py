@@ -391,7 +391,7 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse, so that Checkpointing, the last callback, saves before the recipe's callbacks end.
+        # In reverse, so that Checkpointing, which comes after the recipe's callbacks, saves before they end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome

@@ -96,7 +96,7 @@ def build_type_error(kind: str) -> BadValue:
 
 
 def decode(data: memoryview | bytes) -> Any:
-    """Return the value of a message; raise LostRank for bytes that `encode` has not written."""
+    """Return the value of a message; raise LostRank for bytes that are none."""
     view = memoryview(data)
     length = int.from_bytes(view[:PREFIX_BYTES], "little")
     if len(view) < PREFIX_BYTES or length > len(view) - PREFIX_BYTES:
@@ -136,7 +136,11 @@ class Reader:
         if kind in ("tensor", "array"):
             tensor = self.read_tensor(content)
             return tensor if kind == "tensor" else tensor.numpy()
-        return DTYPES[content] if kind == "dtype" else {"path": Path}[kind](content)
+        if kind == "dtype":
+            return DTYPES[content]
+        if kind == "path":
+            return Path(content)
+        raise ValueError(f"a value of an unknown kind, {kind!r}")
 
     def read_tensor(self, content: Any) -> Tensor:
         """Return the next tensor of the message, in the memory layout that it was sent in."""

@@ -3,9 +3,11 @@
 Image i of a batch of N is mixed with its partner, image N - 1 - i:
 
     mixup     w * images + (1 - w) * images.flip(0), and the same for labels; w is drawn from Beta(a, a) for each image
-    cutmix    a box of the image is replaced by the same box of the partner; labels are mixed by the box's area
+    cutmix    a box of the image is replaced by the same box of the partner; its share of the area is drawn from
+              Beta(a, a), and the labels are mixed by the area
 
-With both, a random number for each image decides between them, with equal probability.
+a is the recipe's `mixup` or `cutmix`. With both, a random number for each image decides between them, with equal
+probability.
 
 The random numbers are a pure function of (seed, step), like the order of the images, so a resumed run repeats them.
 They are drawn for the whole global batch, before it is divided among ranks and accumulated parts, from raw Philox bits:

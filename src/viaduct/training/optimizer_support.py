@@ -30,7 +30,7 @@ class OptimizerSupport:
 
     @property
     def decay_in_loss(self) -> bool:
-        """Return True if the weight decay is the gradient of an L2 term of the loss."""
+        """Return True if the weight decay is the gradient of an L2 term of the loss, as assumed unless declared."""
         return not isinstance(self.optimizer, torch.optim.AdamW)
 
     @property
@@ -64,7 +64,10 @@ class OptimizerSupport:
         """Prepare for the step that ends at this epoch."""
 
     def observe_passes(self, computation: Computation, scale: float) -> AbstractContextManager[None]:
-        """Observe the forward pass of the last accumulated part within the block, if the optimizer needs it."""
+        """Observe the forward pass within the block and its backward pass, if the optimizer needs it.
+
+        Only the last accumulated part of a step is observed. `scale` is the factor of its loss.
+        """
         return nullcontext()
 
     def set_full_norms(self, compute_full_norms: FullNorms) -> None:

@@ -1,4 +1,4 @@
-"""Decides whether a run uses viaduct's own kernels (`--kernels`), and names the obstacle if it does not."""
+"""Decides whether a run may use viaduct's own kernels (`--kernels`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from viaduct.training.precision import PrecisionPlan
 
 
 def uses_own_kernels(recipe: Recipe, plan: PrecisionPlan, device: str, observed: bool, mode: str) -> bool:
-    """Return True if the run may use viaduct's kernels; raise BadValue if it must (`--kernels on`) and cannot.
+    """Return True if nothing forbids viaduct's kernels; raise BadValue if `--kernels on` demands them nevertheless.
 
     `observed` is True if a callback, such as a dump, observes every operator. `mode` is "eager" or "graph".
     """

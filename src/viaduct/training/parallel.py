@@ -72,7 +72,7 @@ class SingleRank:
 
     @property
     def weight_in_mean(self) -> float:
-        """Weight of this rank's loss in the mean over the ranks: above 1 if it has more images than others."""
+        """Weight of this rank's loss in the mean over the ranks: above 1 if it has more images than average."""
         return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:
@@ -94,7 +94,10 @@ class SingleRank:
         nn.utils.clip_grad_norm_(parameters, max_norm)
 
     def agree_on_finite(self, finite: bool) -> bool:
-        """Return True if the gradients are finite on all ranks."""
+        """Return True if the gradients are finite on all ranks; `finite`: they are on this one.
+
+        With the whole network on each rank all have the same averaged gradients, and nothing is sent.
+        """
         return finite
 
     def reduce_results(self, losses: Tensor, correct_counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +105,7 @@ class SingleRank:
         return losses, correct_counts
 
     def compute_full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
-        """Return the 2-norms of whole layers, from those of this rank's part."""
+        """Return the 2-norms of whole parameters, from the 2-norms of this rank's rows of them."""
         return norms
 
     def attach_optimizer(self, optimizer_support: OptimizerSupport) -> None:
@@ -287,7 +290,7 @@ class HybridParallel(DataParallel):
         return RowsPlaceholder(tuple(rows.shape[1:]), rows.dtype, key in self.full_tensors)
 
     def fill_placeholder(self, key: TensorKey, placeholder: RowsPlaceholder) -> Tensor:
-        """Return this rank's rows: received from rank 0, or those of the model. All ranks call it."""
+        """Return this rank's rows: received from rank 0 or, if not sent, those of the model. All ranks call it."""
         if not placeholder.is_sent:
             *_, name = key
             rows: Tensor = self.model.state_dict()[name].cpu()

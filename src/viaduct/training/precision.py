@@ -108,7 +108,7 @@ class LossScale:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if overflows will go on, because the scale cannot shrink.
+        """Return True if overflows are taken to go on, because the scale cannot shrink.
 
         A dynamic scale is at its minimum of 1 and gradients still overflow, or 50 steps in a row overflowed with a
         fixed scale.
@@ -176,7 +176,7 @@ class Computation:
         return self.compute_outputs(images)[0]
 
     def compute_outputs(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the logits in fp32; in training they are followed by those of the auxiliary heads."""
+        """Return the logits in fp32; in training they are followed by those of any auxiliary heads."""
         if self.compilation.uses_device_graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.precision_plan.cast_network:

@@ -47,14 +47,14 @@ PROFILE_FOLDER = "profile"
 class ProfileRequest:
     """Steps of a run to profile, and the name of the profile."""
 
-    window: Window | None  # None: default steps, if the environment variable PROFILING_MODE requests the profile
+    window: Window | None  # None: default steps (requested by PROFILING_MODE), or those of the plan of `Profiling`
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
     source: str = ""  # name of the recipe
     command: str = ""  # command line, shown in the profile
     notes: tuple[str, ...] = ()  # for the profile
 
     def check_recipe(self, recipe: Recipe) -> None:
-        """Raise BadValue for a recipe without training steps."""
+        """Raise BadValue if a window is requested of a recipe without training steps."""
         if recipe.evaluation.eval_only and self.window is not None:
             raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
 
@@ -124,7 +124,10 @@ class Profiling(Callback):
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
-        """Return how many steps are timed and recorded; no evaluation or checkpoint is due between recorded steps."""
+        """Return how many steps are timed and recorded; no evaluation is due between recorded steps, nor a checkpoint.
+
+        A checkpoint that is due by time may come nevertheless.
+        """
         intended = window.count_recorded() if self.request.options.operators else 0
         intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
         steps_since = min((window.last % every for every in intervals if every), default=window.last)

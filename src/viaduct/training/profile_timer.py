@@ -32,7 +32,7 @@ class ProfileTimer(StepTimer):
     """Passes the time points of the profiled steps to the collector."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
-        """`collect` is called before each step until it returns the collector; before the window it returns None."""
+        """`collect` is called before each step until it returns the collector; it returns None before it is time."""
         self.training = training
         self.hooks = PointHooks("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed

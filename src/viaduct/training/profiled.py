@@ -139,7 +139,7 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(job: RecipeJob, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the job's recipe without evaluations, checkpoints and a last step, and notes about its other changes.
+    """Return the job's recipe with endless training, without evaluations and checkpoints, and notes of other changes.
 
     `kind` is torch's name of the device's type.
     """

@@ -20,7 +20,7 @@ class Progress:
         self.steps = run_length.steps
         self.step = 0
         self.evaluated_at = -1  # step of the last evaluation; -1: none
-        self.best: dict[str, Any] | None = None  # step and top1 of the best evaluation so far
+        self.best: dict[str, Any] | None = None  # step and top1 of the best evaluation, with checkpoint.keep_best
         self.stop_reason: str | None = None
         self.order_seeds: list[tuple[int, int]] = []  # (first epoch, seed) for each change by a callback
         self.loss_weights = {"main": 1.0, "auxiliary": recipe.aux_weight}

@@ -30,7 +30,7 @@ from viaduct.repository import UnreadableRepository, open_repository
 from viaduct.run_files import read_recipe_record
 
 PACKAGE = Path(__file__).parents[1]
-# Packages whose source decides what a run computes.
+# Packages whose source decides what a run computes, together with viaduct's top-level modules.
 TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
 MAX_SESSIONS = 32
@@ -187,7 +187,10 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
 
 def describe_run_of_file(file: Path) -> dict[str, Any]:
-    """Return the run that a file of weights belongs to; recipe.json is in its folder, or two folders above."""
+    """Return path and id of the run that a file of weights belongs to; both are None if it belongs to none.
+
+    The file may be in the run's directory itself, or in its checkpoints/step-N.
+    """
     for folder in (file.parent, file.parent.parent.parent):
         if (folder / "recipe.json").is_file():
             try:

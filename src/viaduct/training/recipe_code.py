@@ -85,9 +85,10 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     """Turn errors of the author's parts into BadValue. `step` is counted from 0; it is None in an evaluation.
 
-    If the recipe has such parts, every error of the first step is attributed to them. Later only errors in the author's
-    code, network or optimizer are; any other one is a bug of viaduct and keeps its traceback. Lack of memory, a batch
-    too small for a batch norm and a lost rank are raised unchanged.
+    The author's parts are functions, and a network that is not viaduct's own. If the recipe has any, every error of the
+    first step is attributed to them. Later only errors in the author's code, network or optimizer are; any other one is
+    a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a batch norm and a lost rank are
+    raised unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
