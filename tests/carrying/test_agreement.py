@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from carrying.sample_observations import make_observation
-from viaduct.carrying.agreement import NOISE_FACTOR, judge, needs_perturbed_run, pair_observations
+from viaduct.carrying.agreement import NOISE_FACTOR, judge, needs_perturbed_run, pair_observations, set_tolerances
 from viaduct.carrying.observations import Observations, Rank
 
 
@@ -30,6 +30,13 @@ def test_a_value_that_is_not_finite_agrees_only_with_itself() -> None:
     assert judge(pair_observations(make_observation(**lost), make_observation(**lost))).verdict == "same"
     assert judge(pair_observations(make_observation(), make_observation(**lost))).verdict == "differ"
     assert judge(pair_observations(make_observation(**lost), make_observation())).verdict == "differ"
+
+
+def test_tiny_values_are_not_equal_because_they_are_tiny() -> None:
+    tiny = make_observation(gradients={"w": np.full(4, 1e-17, np.float32)})
+    for value in (5.0, 2e-17):
+        other = make_observation(gradients={"w": np.full(4, value, np.float32)})
+        assert judge(pair_observations(tiny, other)).verdict == "differ"
 
 
 def test_without_a_loss_nothing_is_proved() -> None:
@@ -64,6 +71,30 @@ def test_what_the_shaken_run_makes_of_rounding_is_the_yardstick() -> None:
     assert (
         judge(pair_observations(make_observation(), make_observation(shift=3e-5))).verdict == "differ"
     )  # no perturbed run: a few units only
+
+
+def test_the_median_noise_is_that_of_the_tensors_alone() -> None:
+    def observe(**noise: float) -> Observations:
+        return make_observation(gradients={name: np.full(4, 1 + x, np.float32) for name, x in noise.items()})
+
+    pairs = pair_observations(observe(a=0, b=0, c=0), observe(a=0, b=0, c=0))
+    judged = set_tolerances(pairs, pair_observations(observe(a=0, b=0, c=0), observe(a=0.125, b=0.25, c=0.5)))
+    assert {pair.name: pair.noise for pair in judged if pair.kind == "gradient"} == {"a": 0.25, "b": 0.25, "c": 0.5}
+
+
+def test_no_loss_is_judged_after_the_perturbed_run_got_nan() -> None:
+    noise = pair_observations(make_observation(), make_observation(losses=[[2.0], [math.nan], [0.5]]))
+    found = judge(pair_observations(make_observation(), make_observation(losses=[[2.0], [1.1], [0.6]])), noise)
+    assert [pair.is_informative for pair in found.pairs_of("loss")] == [True, False, False]
+    assert found.verdict == "rounding"
+    assert found.remarks[0].startswith("From step 1 on")
+
+
+def test_a_loss_of_zero_keeps_the_noise_of_the_losses_before_it() -> None:
+    zero = make_observation(losses=[[2.0], [0.0], [0.5]])
+    noise = pair_observations(zero, make_observation(losses=[[2.0 + 2e-6], [1e-9], [0.5]]))
+    judged = set_tolerances(pair_observations(zero, zero), noise)
+    assert [round(pair.noise, 9) for pair in judged if pair.kind == "loss"] == [1e-6, 1e-6, 1e-6]
 
 
 def test_a_tensor_that_is_mostly_rounding_does_not_excuse_the_others() -> None:

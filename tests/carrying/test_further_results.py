@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,13 @@ def test_a_batch_in_another_order_is_reported(tmp_path: Path) -> None:
     assert compare_inputs(left, with_inputs(tmp_path, "rounded", fingerprint_of(1.0, 2.0, 3.0000002), first)) == []
     (found,) = compare_inputs(left, with_inputs(tmp_path, "migrated", first, second))
     assert found == "the data of step 1 of rank 0, or their order"
+
+
+def test_an_input_that_is_infinite_on_one_side_only_is_reported(tmp_path: Path) -> None:
+    finite, infinite = fingerprint_of(1.0, 2.0), fingerprint_of(1.0, math.inf)
+    for left, right in ((finite, infinite), (infinite, finite)):
+        assert compare_inputs(with_inputs(tmp_path, "a", left), with_inputs(tmp_path, "b", right))
+    assert not compare_inputs(with_inputs(tmp_path, "a", infinite), with_inputs(tmp_path, "b", infinite))
 
 
 def test_a_fingerprint_takes_what_it_finds() -> None:

@@ -2,13 +2,14 @@
 
 The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that adds
 in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a run
-of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). Its relative
-difference from the original is the noise. A difference of NOISE_FACTOR times the noise plus EXTRA_UNITS units in the
-last place is allowed.
+of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). For each value, its
+relative difference between the perturbed run and the original is the noise. A difference of NOISE_FACTOR times the
+noise plus EXTRA_UNITS units in the last place is allowed; without a perturbed run the noise is 0.
 
-The noise of a gradient or weight is its own, or the median of its kind if that is larger. The noise of a loss is the
-largest noise of the losses up to its step, and at least the median noise of the gradients. Integers and complex numbers
-must be equal.
+The noise of a gradient or weight is its own, or the median of its kind if that is larger. Of an even number the lower
+median counts, so that of two tensors a noisy one does not excuse the other. The noise of a loss is the largest noise of
+the losses up to its step, and at least the median noise of the gradients. Arrays of integers or complex numbers must be
+equal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
-from statistics import median
+from statistics import median_low
 from typing import Any, Literal
 
 import numpy as np
@@ -34,8 +35,8 @@ NOISE_FACTOR = 16.0  # a difference of this many times the noise is allowed
 EXTRA_UNITS = 4.0  # units in the last place that are allowed in addition
 # The following three are relative.
 UNINFORMATIVE_TOLERANCE = 0.05  # a value with this tolerance or more shows nothing about the migration
-MAX_FIRST_LOSS_ROUNDING = 0.02  # a larger difference of the losses of step 0 is not rounding
-MAX_PERTURBED_LOSS_ERROR = 0.01  # a larger difference of the original's and the perturbed run's is not rounding either
+MAX_FIRST_LOSS_ROUNDING = 0.02  # if losses of step 0 differ by more between the sides, the reason is not rounding
+MAX_PERTURBED_LOSS_ERROR = 0.01  # nor is it if they differ by more between the original and the perturbed run
 FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 # Variables that the vendors' adapters for TensorFlow, such as npu_bridge, add to the script's own.
 ADAPTER_VARIABLES = re.compile(
@@ -53,15 +54,15 @@ class ValuePair:
     step: int | None
     left: float  # the original's loss, or the norm of its tensor; NaN if it has none
     right: float  # the migrated script's loss or norm
-    error: float  # difference relative to the original's norm
+    error: float  # difference relative to the original's norm; infinite if there is none (`measure_distance`) or `why`
     unit: float = FLOAT32_EPSILON  # machine epsilon of the data type; 0 if neither side holds real floats
-    why: str = ""  # why the two cannot be measured: one side lacks it, or the shapes differ
+    why: str = ""  # why there is nothing to compare: one side lacks the value, or the shapes differ
     noise: float = 0.0  # relative difference that rounding causes, as the module's docstring defines it
     allowed: float = 0.0  # the largest `error` that rounding explains
 
     @property
     def same(self) -> bool:
-        """Return True if both sides have equal values. NaN equals NaN, and 0.0 equals -0.0."""
+        """Return True if both sides have equal values. NaN equals NaN, 0.0 equals -0.0, and dtypes may differ."""
         return self.error == 0 and not self.why
 
     @property
@@ -71,7 +72,7 @@ class ValuePair:
 
     @property
     def bad(self) -> bool:
-        """Return True if the pair cannot be measured, or is informative and beyond its tolerance."""
+        """Return True if there is a `why`, or if the pair is informative and its error is larger than allowed."""
         return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
@@ -84,8 +85,8 @@ class Agreement:
     """Verdict on all pairs, with remarks for the user.
 
     "same": all recorded values are equal. "rounding": not all are equal, and no pair is bad. "differ": a pair is bad.
-    "unsure": no loss was recorded, the perturbed run failed, or it differs so much that the original is probably not
-    deterministic.
+    "unsure": no loss was recorded; or bits differ, and the perturbed run failed (`carry.judge_agreement`) or differs so
+    much that the original is probably not deterministic. The pairs of an unsure agreement have no tolerance.
     """
 
     verdict: AgreementVerdict
@@ -94,7 +95,7 @@ class Agreement:
 
     @property
     def bad(self) -> list[ValuePair]:
-        """Return the pairs that differ by more than rounding or cannot be measured."""
+        """Return the bad pairs. For an unsure verdict, which sets no tolerance, these are all that are not equal."""
         return [pair for pair in self.pairs if pair.bad]
 
     @property
@@ -106,12 +107,12 @@ class Agreement:
         return [pair for pair in self.pairs if pair.kind == kind]
 
     def informative_pairs(self, kind: ValueKind) -> list[ValuePair]:
-        """Return the pairs of one kind that are informative, and those that cannot be measured, which are bad."""
+        """Return the pairs of one kind that are informative or have a `why`: those that are judged."""
         return [pair for pair in self.pairs_of(kind) if pair.is_informative or pair.why]
 
 
 def make_training_key(pair: ValuePair) -> tuple[float, int, int]:
-    """Return a sort key for the order of training."""
+    """Return a sort key for the order of training: step (a weight is after all), gradient after loss, rank."""
     if pair.kind == "weight":
         return math.inf, 2, pair.rank
     return pair.step or 0, pair.kind == "gradient", pair.rank
@@ -123,10 +124,11 @@ def make_training_key(pair: ValuePair) -> tuple[float, int, int]:
 def pair_observations(left: Observations, right: Observations) -> list[ValuePair]:
     """Return the pairs of both sides, without tolerances; `left` is the original."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
-    return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
+    return [pair for number in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(number), theirs.get(number))]
 
 
 def pair_ranks(left: Rank | None, right: Rank | None) -> Iterator[ValuePair]:
+    """Yield the pairs of one rank. If only one side has the rank, this is one pair of losses with a `why`."""
     if left is None or right is None:
         number = (left or right or Rank(0)).number
         side = "the migrated script" if left is None else "the original"
@@ -155,7 +157,7 @@ def name_loss(index: int) -> str:
 
 
 def pair_arrays(kind: ValueKind, left: Arrays, right: Arrays, rank: int) -> Iterator[ValuePair]:
-    """Yield the pairs of arrays by name, without the variables that a vendor's adapter adds to the migrated script."""
+    """Yield the pairs of arrays by name, without ADAPTER_VARIABLES that only the migrated script has."""
     step = 0 if kind == "gradient" else None
     for name in [*left, *(name for name in right if name not in left)]:
         a, b = left.get(name), right.get(name)
@@ -183,8 +185,8 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
 def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the Euclidean distance relative to the original's norm, or infinity where no relative distance exists.
 
-    It is infinite if whole numbers differ, if values that are not finite are at different positions, if only the
-    original is zero, or if the arrays cannot be measured.
+    It is infinite if arrays differ of which one holds integers or bools, if values that are not finite are at different
+    positions, if only the original is zero, or if the arrays are not comparable (only one is complex).
     """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
@@ -194,8 +196,10 @@ def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
         measures = compare_arrays(right, left)  # its second argument is the golden side: the original
     except Unmeasurable:
         return math.inf
-    error = measures.relative_euclidean
-    return math.inf if measures.mismatched or math.isnan(error) or not measures.right.norm else error
+    if measures.mismatched or not measures.right.rms > 0:  # NaN: no element is finite
+        return math.inf
+    # Not `relative_euclidean`, which is 0 for every original whose norm is below 2.2e-16.
+    return measures.root_mean_square / measures.right.rms
 
 
 def compute_norm(array: NDArray[Any] | None) -> float:
@@ -215,7 +219,7 @@ def find_epsilon(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def needs_perturbed_run(pairs: list[ValuePair]) -> bool:
-    """Return True if bits differ and rounding may be the reason."""
+    """Return True if values differ and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
     return all(pair.error <= MAX_FIRST_LOSS_ROUNDING for pair in pairs if pair.kind == "loss" and pair.step == 0)
@@ -224,10 +228,10 @@ def needs_perturbed_run(pairs: list[ValuePair]) -> bool:
 def judge(
     pairs: list[ValuePair], perturbed_pairs: list[ValuePair] | None = None, is_deterministic: bool = False
 ) -> Agreement:
-    """Return the agreement of the pairs of two runs.
+    """Return the agreement of the pairs of the original and the migrated run.
 
-    `perturbed_pairs`: the pairs of the original and the perturbed run. `is_deterministic`: the second run of the
-    original was equal to the first.
+    `perturbed_pairs`: the pairs of the original and the perturbed run, if there was one. `is_deterministic`: the
+    original was run twice with the same seed, and both runs recorded equal values.
     """
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
@@ -241,14 +245,14 @@ def judge(
 
 
 def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
-    """Return a remark if the perturbed run differs by more than rounding can explain; else empty."""
+    """Return a remark if the perturbed run differs by more than rounding can explain; else ""."""
     first_losses = [pair for pair in perturbed_pairs if pair.kind == "loss" and pair.step == 0]
     is_far_off = any(pair.error > MAX_PERTURBED_LOSS_ERROR for pair in first_losses)
     if is_far_off or any(pair.why for pair in perturbed_pairs):
         return (
             "The original is probably not deterministic: a run of it with the same seed, and weights moved by one unit "
-            f"in the last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or other "
-            "steps or tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) would "
+            f"in the last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or not "
+            "the same steps and tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) would "
             "hide the effects of the migration."
         )
     return ""
@@ -257,8 +261,11 @@ def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
 def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> list[ValuePair]:
     """Return the pairs with noise and tolerance; `perturbed_pairs`: the pairs of the original and the perturbed run."""
     noise = {pair.key: pair.error for pair in perturbed_pairs if math.isfinite(pair.error)}
-    medians = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
-    loss_noise = accumulate_loss_noise(noise, medians["gradient"])
+    medians = {
+        kind: median_low([error for (key_kind, *_), error in noise.items() if key_kind == kind] or [0.0])
+        for kind in ("gradient", "weight")
+    }
+    loss_noise = accumulate_loss_noise(perturbed_pairs, medians["gradient"])
     judged = []
     for pair in pairs:
         if pair.kind == "loss":
@@ -270,15 +277,19 @@ def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> 
     return judged
 
 
-def accumulate_loss_noise(noise: dict[tuple[ValueKind, str, int, int | None], float], least: float) -> dict[int, float]:
+def accumulate_loss_noise(perturbed_pairs: list[ValuePair], minimum: float) -> dict[int, float]:
     """Return the noise of the losses by step: the largest up to that step, since a single value may agree by chance.
 
-    `least`: no step has less noise than this.
+    No step has less than `minimum`. If the perturbed run or the original loses a finite loss that the other one has, the
+    noise is infinite from that step on: rounding may explain any loss. A loss adds nothing if only one run has it, or if
+    the original's is zero.
     """
     by_step: dict[int, float] = {}
-    for (kind, _, _, step), error in noise.items():
-        if kind == "loss" and step is not None:
-            by_step[step] = max(by_step.get(step, least), error)
+    for pair in perturbed_pairs:
+        if pair.kind == "loss" and pair.step is not None:
+            are_finite = math.isfinite(pair.left) and math.isfinite(pair.right)
+            is_measured = not pair.why and (math.isfinite(pair.error) or not are_finite)
+            by_step[pair.step] = max(by_step.get(pair.step, minimum), pair.error if is_measured else 0.0)
     for before, after in pairwise(sorted(by_step)):
         by_step[after] = max(by_step[after], by_step[before])
     return by_step

@@ -237,6 +237,6 @@ def are_sums_alike(left: list[float], right: list[float], allowed: float) -> boo
     # Sums of magnitudes have odd indices; `index | 1` is the odd index of the same tensor.
     scales = [max(abs(left[index | 1]), abs(right[index | 1])) for index in range(len(left))]
     return all(
-        a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)
+        a == b or (math.isfinite(scale) and abs(a - b) <= allowed * scale) or (a != a and b != b)
         for a, b, scale in zip(left, right, scales, strict=True)
     )
