@@ -70,6 +70,6 @@ def test_statistics_take_the_place_of_the_tensors(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "stats").iterdir()] == ["statistic.csv"]
     with (tmp_path / "stats" / "statistic.csv").open() as file:
         first = next(csv.DictReader(file))
-    assert [float(first[name]) for name in ("Max OutputValue", "Min OutputValue", "Avg OutputValue")] == [3, -1, 1]
-    assert float(first["L2Norm OutputValue"]) == pytest.approx(10**0.5)
+    assert [float(first[name]) for name in ("Max Value", "Min Value", "Avg Value")] == [3, -1, 1]
+    assert float(first["L2Norm Value"]) == pytest.approx(10**0.5)
     assert first["Shape"] == "2"

@@ -104,17 +104,7 @@ def select_arrays(
 def write_statistics(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
     with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(
-            [
-                "Name",
-                "Data Type",
-                "Shape",
-                "Max OutputValue",
-                "Min OutputValue",
-                "Avg OutputValue",
-                "L2Norm OutputValue",
-            ]
-        )
+        table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])
         for name, array in rows:
             flat = array.astype(np.float64).reshape(-1) if array.size else np.zeros(1)
             statistics = [flat.max(), flat.min(), flat.mean(), np.sqrt(np.square(flat).sum())]
