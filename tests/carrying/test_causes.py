@@ -1,4 +1,4 @@
-"""Two runs that agree may have been too short for what differs: that is said, on the terminal, the page and in JSON."""
+"""What explains a difference, and settings that differ although the runs agree."""
 
 from __future__ import annotations
 
@@ -129,6 +129,8 @@ def test_ranks_without_gradients_are_not_said_to_apply_the_same_or_different_one
 
     assert find_remarks(none, different) == find_remarks(equal, none) == find_remarks(equal, equal) == []
     assert "probably the gradients are not averaged" in find_remarks(equal, different)[0]
+    other_shape = [gradients[0], {"w": np.ones(3, np.float32)}]  # of a parameter that the ranks share out
+    assert find_remarks(equal, other_shape) == find_remarks(equal, different)
 
 
 def test_a_gradient_is_not_said_to_differ_after_an_equal_loss_that_was_not_recorded() -> None:

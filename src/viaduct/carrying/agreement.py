@@ -2,8 +2,8 @@
 
 The same CPU kernels compute both, with the same seed and data, so most migrations agree exactly. A rewrite that adds
 in another order changes the last bit, and training amplifies this. The perturbed run measures by how much: it is a run
-of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). For each value, its
-relative difference between the perturbed run and the original is the noise. A difference of NOISE_FACTOR times the
+of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`). The noise of a
+value is the relative difference between the perturbed run and the original. A difference of NOISE_FACTOR times the
 noise plus EXTRA_UNITS units in the last place is allowed; without a perturbed run the noise is 0.
 
 The noise of a gradient or weight is its own, or the median of its kind if that is larger. Of an even number the lower
@@ -251,9 +251,9 @@ def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
     if is_far_off or any(pair.why for pair in perturbed_pairs):
         return (
             "The original is probably not deterministic: a run of it with the same seed, and weights moved by one unit "
-            f"in the last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or not "
-            "the same steps and tensors. Randomness that no seed controls (the clock, os.urandom, the order of threads) would "
-            "hide the effects of the migration."
+            f"in the last place, has a loss more than {MAX_PERTURBED_LOSS_ERROR:.0%} off in its first step, or other "
+            "steps, tensors or shapes. Randomness that no seed controls (the clock, os.urandom, the order of threads) "
+            "would hide the effects of the migration."
         )
     return ""
 
@@ -280,9 +280,9 @@ def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> 
 def accumulate_loss_noise(perturbed_pairs: list[ValuePair], minimum: float) -> dict[int, float]:
     """Return the noise of the losses by step: the largest up to that step, since a single value may agree by chance.
 
-    No step has less than `minimum`. If the perturbed run or the original loses a finite loss that the other one has, the
-    noise is infinite from that step on: rounding may explain any loss. A loss adds nothing if only one run has it, or if
-    the original's is zero.
+    No step has less than `minimum`. From the first step on in which one run's loss is NaN or infinite and the other's
+    is not the same, the noise is infinite: rounding may explain any loss. A loss adds nothing if only one run has it,
+    or if only the original's is zero.
     """
     by_step: dict[int, float] = {}
     for pair in perturbed_pairs:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair
 from viaduct.carrying.drift import find_first_differing_call, make_agreement_key
@@ -238,9 +239,13 @@ def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observat
 
 
 def have_equal_gradients(ranks: list[Rank]) -> bool | None:
-    """Return True if the gradients of all ranks agree up to 1e-4; None if none were recorded."""
-    pairs = [(rank.gradients.get(name, math.nan), a) for rank in ranks[1:] for name, a in ranks[0].gradients.items()]
-    return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs) if pairs else None
+    """Return True if all ranks have rank 0's gradients up to 1e-4 (relative); None if rank 0 recorded none."""
+    pairs = [(rank.gradients.get(name), first) for rank in ranks[1:] for name, first in ranks[0].gradients.items()]
+    return all(is_close_array(other, first) for other, first in pairs) if pairs else None
+
+
+def is_close_array(array: NDArray[Any] | None, other: NDArray[Any]) -> bool:
+    return array is not None and array.shape == other.shape and np.allclose(array, other, rtol=1e-4, atol=0)
 
 
 def explain_gradients(explanation: Explanation, first: ValuePair, left: Observations, right: Observations) -> None:

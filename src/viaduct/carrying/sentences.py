@@ -283,25 +283,27 @@ def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
     if result.agreement is None:
         return []
     if result.request.lang == "zh":
-        text = (
-            "第一步之后的梯度、各步之间的权重、不含数值的打印文本、"
-            f"各 rank 第 {MAX_LINES} 行之后的打印内容、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
+        by_framework = (
+            "局部变量(如指标计数器)、其他的算子执行顺序"
+            if result.framework == "tf1"
+            else "大张量输入和评估输出中未抽样的元素"
         )
-        if result.framework == "tf1":
-            text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
+        text = (
+            f"第一步之后的梯度、各步之间的权重、{by_framework}、不含数值的打印文本、日志以外的 stderr、"
+            f"各 rank 第 {MAX_LINES} 行之后的打印内容、各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、"
+            "临时文件,以及加速卡自身的算子。"
+        )
         return [(name_remark(result, "Not compared"), text), *list_uncompared_files(result)]
-    tf1 = (
-        "local variables such as counters of metrics, another order of operators, " if result.framework == "tf1" else ""
+    by_framework = "of large inputs and outputs of evaluations, elements that are not in the sample"
+    if result.framework == "tf1":
+        by_framework = "local variables such as counters of metrics, another order of operators"
+    text = (
+        f"gradients after the first step, weights between steps, {by_framework}, printed text without numbers, stderr "
+        f"except log messages, lines after the first {MAX_LINES:,} that a rank prints, processes of a rank other than "
+        "the one that prints most, numbers that do not repeat themselves, times and speeds, temporary files; the "
+        "card's own kernels."
     )
-    return [
-        (
-            "Not compared",
-            f"{tf1}gradients after the first step, weights between steps, printed text without numbers, lines after "
-            f"the first {MAX_LINES:,} that a rank prints, numbers that do not repeat themselves, times and speeds, "
-            "temporary files; the card's own kernels.",
-        ),
-        *list_uncompared_files(result),
-    ]
+    return [("Not compared", text), *list_uncompared_files(result)]
 
 
 def list_uncompared_files(result: CarryResult) -> list[tuple[str, str]]:

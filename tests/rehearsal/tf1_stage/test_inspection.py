@@ -1,4 +1,4 @@
-"""The perturbation of weights, wherever they come from."""
+"""Fingerprints of evaluations, and the perturbation of weights, wherever they come from."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ import pytest
 from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 
 pytestmark = needs_tensorflow
+
+
+def test_a_fingerprint_shows_another_order_of_predictions() -> None:
+    from viaduct.rehearsal.tf1_stage.inspection import compute_fingerprint
+
+    first, second = np.array([1, 2, 3], np.float32), np.array([3, 2, 1], np.float32)
+    assert compute_fingerprint({"p": first, "name": b"a"}) != compute_fingerprint({"p": second, "name": b"a"})
+    assert compute_fingerprint([np.float32(2.5), 4]) == [2.5, 2.5, 4.0, 4.0]
+
 
 SHAKEN = """
 import sys

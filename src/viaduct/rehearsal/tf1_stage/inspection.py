@@ -41,9 +41,9 @@ class GraphInspection(sessions.Observer):
 
 
 class Evaluations(sessions.Observer):
-    """Records a fingerprint of what an evaluation returns: two sums for each array, of its elements and magnitudes.
+    """Records a fingerprint of what each evaluation returns, which are metrics and predictions.
 
-    Evaluations are runs that use weights and do not train; they return metrics and predictions.
+    Evaluations are runs that use weights and do not train. The first MAX_EVALUATIONS are recorded.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,20 @@ class Evaluations(sessions.Observer):
     def receive_result(self, run: sessions.GraphRun, result: Any) -> None:
         if run.is_training or len(self.fingerprints) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.subgraph):
             return
-        arrays = [np.asarray(value) for value in iterate_numbers(result)]
-        if arrays:
-            doubles = [array.astype(np.float64) for array in arrays]
-            sums = [(array.sum(), np.abs(array).sum()) for array in doubles]
-            self.fingerprints.append([float(total) for pair in sums for total in pair])
+        if fingerprint := compute_fingerprint(result):
+            self.fingerprints.append(fingerprint)
+
+
+def compute_fingerprint(result: Any) -> list[float]:
+    """Return two sums for each array in a result: of its elements, weighted by position, and of their magnitudes.
+
+    The weights make a permutation visible, as in `observe.compute_fingerprint`.
+    """
+    sums: list[float] = []
+    for value in iterate_numbers(result):
+        flat = np.asarray(value, np.float64).reshape(-1)
+        sums += [float((flat * np.cos(np.arange(flat.size))).sum()), float(np.abs(flat).sum())]
+    return sums
 
 
 def iterate_numbers(result: Any) -> Iterator[Any]:
