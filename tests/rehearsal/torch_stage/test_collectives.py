@@ -82,6 +82,8 @@ def everything(place: str, number: int) -> dict[str, Any]:
     tensor = torch.zeros(4, device=place)
     dist.all_gather_into_tensor(tensor, own)
     answer["all_gather_into_tensor"] = tensor.tolist()
+    with pytest.raises(RuntimeError, match="view size is not compatible"):  # its parts would be copies
+        dist.all_gather_into_tensor(torch.zeros(2, 4, device=place).t(), torch.zeros(4, device=place))
     part = torch.zeros(2, device=place)
     dist.reduce_scatter_tensor(part, torch.arange(4.0, device=place))
     answer["reduce_scatter_tensor"] = part.tolist()

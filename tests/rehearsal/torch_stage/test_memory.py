@@ -23,5 +23,8 @@ def test_memory_is_counted_while_it_lives() -> None:
     free, total = torch.npu.mem_get_info()
     assert total - free == 4000
     assert torch.npu.memory_stats()["allocated_bytes.all.current"] == 4000
+    torch.npu.reset_accumulated_memory_stats()
+    assert torch.npu.memory_stats()["allocation.all.current"] == 1
+    assert torch.npu.memory_stats()["allocation.all.allocated"] == 0
     del view
     assert torch.npu.memory_allocated() == torch.accelerator.memory_allocated() == 0

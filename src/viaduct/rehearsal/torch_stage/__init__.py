@@ -19,7 +19,7 @@ from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 def install(name: str, count: int = 8) -> None:
-    """Install a device with `count` cards."""
+    """Install the device `name` (npu or mlu) with `count` cards, unless it is installed already."""
     if name not in CARDS:
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
     if not _prepare(name, count):
@@ -37,7 +37,7 @@ def install(name: str, count: int = 8) -> None:
 
 
 def install_cuda_as_cpu(count: int = 8) -> None:
-    """Install a device with `count` cards that a CUDA script sees as cuda."""
+    """Install a device with `count` cards that a CUDA script sees as cuda, unless it is installed already."""
     from viaduct.rehearsal.torch_stage import original
 
     if _prepare(original.NAME, count):
@@ -46,7 +46,10 @@ def install_cuda_as_cpu(count: int = 8) -> None:
 
 
 def _prepare(name: str, count: int) -> bool:
-    """Set up the process's cards; return False if they are set up already, raise BadValue if that is impossible."""
+    """Set up the process's cards; return False if it has them already.
+
+    Raise BadValue for a wrong count, or if the process has another device or the vendor's plug-in.
+    """
     if cards.device_name == name:
         return False
     if cards.device_name:
@@ -63,7 +66,7 @@ def _prepare(name: str, count: int) -> bool:
         count,
         [MemoryMeter() for _ in range(count)],
     )
-    replace_faulty_weight_gradients()  # of the CPU, which computes for the device
+    replace_faulty_weight_gradients()  # a workaround for a bug of the CPU, which computes for the device
     return True
 
 

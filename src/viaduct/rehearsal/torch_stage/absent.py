@@ -1,8 +1,8 @@
 """Operators of accelerators that have no CPU kernel, computed by their formulas.
 
 They are the five operators of SyncBatchNorm, the fused cells of LSTM and GRU, and matrix products with a wider result
-dtype. The operators of SyncBatchNorm compute in float32, as CUDA's fused kernels do, and return normalised values and
-input gradients in the input's dtype. The cells compute in the dtype of their inputs.
+dtype. The operators of SyncBatchNorm compute in float32, as CUDA's fused kernels do for all inputs but float64, and
+return normalised values and input gradients in the input's dtype. The cells compute in the dtype of their inputs.
 """
 
 from __future__ import annotations
@@ -148,11 +148,14 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 
 def make_wide_product(operator: Any) -> Any:
-    """Return a kernel for a matrix product whose last positional argument is the dtype of the result."""
+    """Return a kernel for a matrix product whose last positional argument is the dtype of the result.
 
-    def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
+    Its keyword arguments are the factors beta and alpha of addmm and baddbmm.
+    """
+
+    def multiply(*args: Any, out: Tensor | None = None, **factors: Any) -> Tensor:
         *tensors, dtype = args
-        result: Tensor = operator(*(tensor.to(dtype) for tensor in tensors), **scales)
+        result: Tensor = operator(*(tensor.to(dtype) for tensor in tensors), **factors)
         return result if out is None else out.resize_(result.shape).copy_(result)
 
     return multiply

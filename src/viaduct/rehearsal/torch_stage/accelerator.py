@@ -1,7 +1,7 @@
 """`torch.accelerator` and backward passes for several cards.
 
-PyTorch's C++ code knows only one card of a device that was registered from Python, so the functions that take a card's
-number are replaced.
+PyTorch's C++ code knows only one card of a device that was registered from Python, so the functions of
+torch.accelerator are replaced by the card's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 def register() -> None:
-    """Register the device with PyTorch's C++ code; needs torch._C._acc of torch 2.13."""
+    """Register the device with PyTorch's C++ code; needs torch._C._acc, which torch has from 2.13 on."""
     acc: Any = torch._C._acc
     methods = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
     kind = torch._C._autograd.DeviceType.PrivateUse1  # PyTorch's type for the device of a plug-in
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def install() -> None:
-    """Replace the functions of torch.accelerator by the card's, and let backward passes run on all cards."""
+    """Replace functions of torch.accelerator, and let backward passes run on all cards."""
     _wrap_backward_passes()
     functions = {
         **dict.fromkeys(("current_device_index", "current_device_idx"), control.current_device),
@@ -37,8 +37,8 @@ def install() -> None:
         ),
     }
     counters = ("memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
-    functions |= {name: getattr(memory, name) for name in (*counters, "reset_peak_memory_stats", "empty_cache")}
-    functions["reset_accumulated_memory_stats"] = memory.reset_accumulated_memory_stats
+    changes = ("reset_peak_memory_stats", "reset_accumulated_memory_stats", "empty_cache")
+    functions |= {name: getattr(memory, name) for name in (*counters, *changes)}
     functions["get_memory_info"] = memory.mem_get_info
     for name, function in functions.items():
         setattr(torch.accelerator, name, function)

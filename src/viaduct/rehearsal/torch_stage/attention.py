@@ -15,7 +15,8 @@ _FLASH = 1  # SDPBackend.FLASH_ATTENTION
 def _choose_kernel(*args: Any, **options: Any) -> int:
     """Return the number of the kernel that the CPU chooses, flash attention or the composed one ("math").
 
-    CUDA has two more, memory-efficient and cuDNN attention. If a script allows only these, flash attention is chosen.
+    CUDA has two more, memory-efficient and cuDNN attention. If a script allows only these, flash attention is allowed
+    in their place.
     """
     cuda: Any = torch.backends.cuda
     allows_cuda_kernel = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
@@ -39,9 +40,9 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Compute attention with the kernel that the CPU would choose.
+    """Compute attention with the kernel that the CPU would choose; with `enable_gqa` always with the composed one.
 
-    Without this kernel PyTorch would always compose attention on the card from matrix products and a softmax.
+    By itself PyTorch would always compose attention on the card from matrix products and a softmax.
     """
     tensors = [to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
@@ -49,7 +50,7 @@ def attention(
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
-        # This operator has no enable_gqa. For the card it is `forward` below, and its gradient is `backward`.
+        # This operator has no enable_gqa. Its kernels for the card are `forward` and `backward` below.
         operator = _aten._scaled_dot_product_fused_attention_overrideable.default
         return operator(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
     composed = _aten._scaled_dot_product_attention_math.default

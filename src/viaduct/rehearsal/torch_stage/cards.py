@@ -31,8 +31,9 @@ get_card_index: Any = torch._C.TensorBase.get_device
 
 @dataclass
 class MemoryMeter:
-    """Memory of one card: bytes allocated now, their peak since the last reset, and totals of all (de)allocations."""
+    """Memory of one card: what is allocated now, its peak, and totals; scripts can reset the peak and the totals."""
 
+    current_tensors: int = 0  # tensors with memory of their own
     current_bytes: int = 0
     peak_bytes: int = 0
     allocations: int = 0
@@ -41,12 +42,14 @@ class MemoryMeter:
     bytes_released: int = 0
 
     def allocate(self, size: int) -> None:
+        self.current_tensors += 1
         self.current_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.current_bytes)
         self.allocations += 1
         self.bytes_allocated += size
 
     def release(self, size: int) -> None:
+        self.current_tensors -= 1
         self.current_bytes -= size
         self.releases += 1
         self.bytes_released += size
@@ -62,7 +65,7 @@ class Cards:
     thread_state: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
     # Types of devices that mean a card: `device_name`, and cuda where `mapping.py` maps it to the card.
     accepted_types: set[str] = field(default_factory=set)
-    memory_bytes: int = 64 << 30  # of each card; a 910B has 64 GiB, an MLU590 80 GiB
+    memory_bytes: int = 0  # of each card, as the real card has them; 0 until installed
 
     @property
     def name_in_script(self) -> str:
@@ -131,8 +134,8 @@ def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
 
 def _release(reference: weakref.ref[Any]) -> None:
     with _lock:
-        if (known := _living.pop(reference, None)) is not None:
-            index, size = known
+        if (entry := _living.pop(reference, None)) is not None:
+            index, size = entry
             cards.memory_meters[index].release(size)
 
 

@@ -95,10 +95,9 @@ def _is_cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
 
 def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments with their tensors cast, also those in lists."""
-    lists = (list, tuple)
 
     def cast(value: Any) -> Any:
-        return [_cast(item, dtype) for item in value] if isinstance(value, lists) else _cast(value, dtype)
+        return [_cast(item, dtype) for item in value] if isinstance(value, list | tuple) else _cast(value, dtype)
 
     return tuple(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
 
@@ -107,7 +106,7 @@ def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ..
 
 
 def _make_casting_kernel(operator: Any, get_dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
-    """Return a kernel whose tensors are cast to `get_dtype()`."""
+    """Return a kernel that casts its tensors to `get_dtype()` and runs the operator."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _cast_all(args, kwargs, get_dtype())
@@ -117,7 +116,7 @@ def _make_casting_kernel(operator: Any, get_dtype: Callable[[], torch.dtype]) ->
 
 
 def _make_float32_result_kernel(operator: Any) -> Callable[..., Any]:
-    """Return a kernel whose result is float32 unless the caller names a dtype."""
+    """Return a kernel that requests a float32 result unless the caller names a dtype."""
     position = [argument.name for argument in operator._schema.arguments].index("dtype")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -130,7 +129,7 @@ def _make_float32_result_kernel(operator: Any) -> Callable[..., Any]:
 
 
 def _make_norm_kernel(operator: Any, typed: Any) -> Callable[..., Any]:
-    """Return the kernel of a norm; `typed` is its overload with a dtype for the result."""
+    """Return a kernel that requests a float32 result of `typed`, the overload of a norm that takes a dtype."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return typed(*args, **kwargs, dtype=torch.float32) if _is_castable(args[0]) else operator(*args, **kwargs)
@@ -142,8 +141,8 @@ def _make_widest_kernel(operator: Any) -> Callable[..., Any]:
     """Return a kernel that computes in float32 if one input is float32."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        tensors = [v for value in args for v in (value if isinstance(value, list | tuple) else [value])]
-        if any(_is_castable(v) and v.dtype is torch.float32 for v in tensors):
+        values = [item for value in args for item in (value if isinstance(value, list | tuple) else [value])]
+        if any(_is_castable(value) and value.dtype is torch.float32 for value in values):
             args, _ = _cast_all(args, {}, torch.float32)
         return operator(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Collectives of `hccl` and `cncl`, by gloo on the CPU memory of the card's tensors.
+"""Collectives of `hccl` and `cncl`, computed by gloo on the CPU memory of the card's tensors.
 
 `init_process_group("hccl")` makes a CardGroup, which torch.distributed and DistributedDataParallel use. As with the
 card's library, a host's tensor is refused, unless the script requests a backend for host and card
@@ -97,7 +97,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
-        if not hasattr(opts, "rootRank"):
+        if not hasattr(opts, "rootRank"):  # None, or a rank as for torch's own groups
             root, opts = (kwargs.get("root", 0) if opts is None else opts), c10d.BroadcastOptions()
             opts.rootRank, opts.rootTensor = root, 0
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
@@ -115,8 +115,8 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
 
     def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
-        # gloo takes contiguous tensors only. The parts of a contiguous output are contiguous and share its memory.
-        chunks = [list(output.reshape(self.size(), *inputs.shape).unbind(0))]
+        # `view` refuses an output whose parts would not share its memory; the card's library takes contiguous ones only.
+        chunks = [list(output.view(self.size(), *inputs.shape).unbind(0))]
         self._inner.allgather(self._lower(chunks), self._lower([inputs]), c10d.AllgatherOptions()).wait()
         return _completed_work([output])
 
@@ -196,6 +196,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
 
 def _completed_work(result: Any) -> Any:
+    """Return a Work that is done, with `result` as its value."""
     future: Any = torch.futures.Future()
     future.set_result(result)
     return c10d._create_work_from_future(future)
@@ -217,7 +218,7 @@ def create_process_group(store: Any, rank: int, size: int, timeout: Any) -> Card
 
 
 def translate_nccl() -> None:
-    """Replace nccl by the card's backend, as the vendors' patches do."""
+    """Let requests for nccl get the card's backend from now on, without a report, as the vendors' patches do."""
     global _translates_nccl
     _translates_nccl = True
     dist.is_nccl_available = dist.distributed_c10d.is_nccl_available = lambda: True
@@ -288,7 +289,7 @@ def _store_accepted_types(function: Any) -> Any:
 def _find_accepted_types(backend: Any) -> tuple[str, ...]:
     """Return the device types that a backend accepts; the card's library does not accept the host's."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's function gives the same warning
+        warnings.simplefilter("ignore")  # the wrapped function gives the same warning
         devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
     card_backend = BACKEND_OF_CARD[cards.device_name]
     accepts_host = devices.get("cpu", card_backend) != card_backend
@@ -321,7 +322,7 @@ def _replace_nccl(
     requested = kwargs.get("backend", args[position] if len(args) > position else None)
     if not isinstance(requested, str) or "nccl" not in requested.lower():
         return args, kwargs
-    translated = _translate(requested)
+    translated = _translate_backend(requested)
     if not _translates_nccl:
         limits.report_violation(
             "nccl-left", device=cards.device_name, backend=requested, library=backend.upper(), replacement=translated
@@ -330,6 +331,6 @@ def _replace_nccl(
     return args, ({**kwargs, "backend": translated} if "backend" in kwargs else kwargs)
 
 
-def _translate(backend: str) -> str:
+def _translate_backend(backend: str) -> str:
     """Return a backend with the card in place of CUDA: "cpu:gloo,npu:hccl" for "cpu:gloo,cuda:nccl"."""
     return backend.lower().replace("nccl", BACKEND_OF_CARD[cards.device_name]).replace("cuda", cards.device_name)

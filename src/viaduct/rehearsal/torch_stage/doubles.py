@@ -29,5 +29,5 @@ def report_wide_tensor(dtype: torch.dtype, operator: Any = None) -> None:
 def _is_called_by_exempt_file() -> bool:
     """Return True if one of the exempt files made the tensor, by calls within PyTorch and this folder only."""
     files = (frame.f_code.co_filename for frame in limits.iterate_frames())
-    outside = next((file for file in files if file.startswith(_EXEMPT) or not file.startswith(_INSIDE)), "")
-    return outside.startswith(_EXEMPT)
+    caller = next((file for file in files if file.startswith(_EXEMPT) or not file.startswith(_INSIDE)), "")
+    return caller.startswith(_EXEMPT)

@@ -75,11 +75,11 @@ def _attend(
     if mode in (_TOP_LEFT, _DOWN_RIGHT):
         offset = 1 + (k.shape[2] - q.shape[2] if mode == _DOWN_RIGHT else 0)
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(offset)
-    attended = None if mask is None else ~mask.bool()  # as scaled_dot_product_attention takes it
-    if pse is not None:
-        attended = pse if attended is None else pse.masked_fill(~attended, float("-inf"))
+    bias = None if mask is None else ~mask.bool()  # for scaled_dot_product_attention: True at positions to attend to
+    if pse is not None:  # added to the scores
+        bias = pse if mask is None else pse.masked_fill(mask.bool(), float("-inf"))
     grouped = q.shape[1] != k.shape[1]  # grouped-query attention: fewer heads of keys
-    output = functional.scaled_dot_product_attention(q, k, v, attended, dropout, scale=scale, enable_gqa=grouped)
+    output = functional.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale, enable_gqa=grouped)
     return _join_heads(output, layout)
 
 

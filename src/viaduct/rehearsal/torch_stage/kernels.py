@@ -1,10 +1,10 @@
-"""Operators on a card's tensors: the CPU's kernels on the same memory, with bit-identical results.
+"""Operators on a card's tensors, computed by the CPU's kernels on the same memory.
 
 A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are CPU memory with another device label. A
 fallback runs the operators that PyTorch does not compose from others. It makes CPU tensors over the memory of the
 arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that allocate
 memory, share it or move it between devices have their own kernels. Operators that PyTorch composes differently on
-devices of plug-ins (a convolution, dropout) are computed as on the CPU.
+devices of plug-ins (a convolution, dropout) are computed as on the CPU, so most results are the CPU's bit for bit.
 """
 
 from __future__ import annotations
@@ -337,11 +337,14 @@ def _fallback_kernel(name: str, run: Kernel = fallback) -> Kernel:
 
 
 def _redispatch_kernel(operator: Any, keys: Any = _ON_CPU) -> Kernel:
-    """Return the CPU's kernel for use on the card's tensors by operators that use sizes and strides only."""
+    """Return a kernel that runs the CPU's on the card's tensors, for operators that do not touch values or device."""
     return lambda *args, **kwargs: operator.redispatch(keys, *args, **kwargs)
 
 
 _KERNELS: dict[str, Kernel] = {
+    **absent.MISSING_CPU_KERNELS,
+    **attention.ATTENTION_KERNELS,
+    **sparse.REFUSED_OPERATORS,
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "copy_": _copy,
@@ -378,18 +381,12 @@ def register() -> None:
     """Register all kernels under the device's dispatch key, for the whole process; this cannot be undone."""
     make_library("_").fallback(fallback, _KEY)  # for all operators without a kernel below
     aten = make_library("aten")
-    for name, kernel in {**_KERNELS, **absent.MISSING_CPU_KERNELS, **attention.ATTENTION_KERNELS}.items():
+    for name, kernel in _KERNELS.items():
         aten.impl(name, kernel, _KEY)
     aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
     aten.impl("dropout", _dropout, "AutogradPrivateUse1")
     for name in _VIEWS:
         aten.impl(name, _redispatch_kernel(find_overload(name)), _KEY)
-    for names, refuse in (
-        (sparse.NESTED_OPERATORS, sparse.refuse_nested),
-        (sparse.QUANTIZED_OPERATORS, sparse.refuse_quantized),
-    ):
-        for name in names:
-            aten.impl(name, refuse, _KEY)
     for name in (*_CPU_FUSED, *_list_composed()):
         aten.impl(name, _fallback_kernel(name), _KEY)
     _register_layouts()
@@ -415,11 +412,12 @@ def _register_layouts() -> None:
 def _list_composed() -> list[str]:
     """Return operators that PyTorch would compose from others on the card and that use the fallback instead.
 
-    The CPU then uses its own kernel where it has one. For the others the fallback checks the arguments' devices.
+    The CPU then uses its own kernel where it has one. For the others the fallback checks the arguments' devices. Those
+    that PyTorch composes under autograd (CompositeImplicitAutograd alone) have no gradient of their own: they stay
+    composed, unless the CPU has a kernel.
     """
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-    registered = {*_KERNELS, *absent.MISSING_CPU_KERNELS, *attention.ATTENTION_KERNELS, *_VIEWS, *_CPU_FUSED}
-    registered |= {*sparse.NESTED_OPERATORS, *sparse.QUANTIZED_OPERATORS}
+    registered = {*_KERNELS, *_VIEWS, *_CPU_FUSED}
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")

@@ -39,7 +39,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Set the counts of allocations and releases to 0."""
+    """Set the totals of allocations and releases to 0."""
     meter = _find_meter(device)
     meter.allocations = meter.releases = meter.bytes_allocated = meter.bytes_released = 0
 
@@ -48,9 +48,9 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """Return the counters in the layout of torch.cuda."""
+    """Return the counters in the layout of torch.cuda; those of the large and the small pool are 0."""
     meter = _find_meter(device)
-    keys, current = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
+    keys, current = ("current", "peak", "allocated", "freed"), meter.current_tensors
     # The peak of the number of allocations is not measured; the current number stands for it.
     count = dict(zip(keys, (current, current, meter.allocations, meter.releases), strict=True))
     size = dict(

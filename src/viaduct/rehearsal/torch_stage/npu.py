@@ -22,7 +22,7 @@ _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, b
 
 
 class _Properties(surface.Properties):
-    """Result of get_device_properties: name, memory and core counts; `major` and `minor` are refused."""
+    """Result of get_device_properties; properties of CUDA that an NPU does not have are reported as a limit."""
 
     name = CARD_NAME
     cube_core_num = 24

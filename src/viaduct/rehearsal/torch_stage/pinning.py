@@ -50,7 +50,7 @@ def _wrap_factory(function: Any) -> Any:
 
 def install() -> None:
     """Let factories take pin_memory=True."""
-    _device_constructors()  # this call caches PyTorch's list of factories, before they are wrapped
+    _device_constructors()  # caches PyTorch's set of factories before they are wrapped here and in tensors.py
     for name in FACTORIES:
         replace_function(name, _wrap_factory)
     for name in METHODS:

@@ -45,7 +45,7 @@ class _ExperimentalConfig:
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile of the host; its three arguments about the card are ignored."""
+    """torch.profiler.profile of the host; activities, experimental_config and use_cuda are ignored."""
 
     def __init__(
         self, *, activities: Any = None, experimental_config: Any = None, use_cuda: Any = None, **options: Any

@@ -25,9 +25,6 @@ STRUCTURE_OPERATORS = (
     "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
     "col_indices", "ccol_indices", "row_indices", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_",
 )  # fmt: skip
-# Operators on nested tensors, which do not work on a card: PyTorch reads their offsets in C++.
-NESTED_OPERATORS = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
-QUANTIZED_OPERATORS = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
 
 
 def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
@@ -53,11 +50,8 @@ def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     """Return a sparse tensor of these parts on their device, with layout, dtype and shape of `like`."""
-    device = (
-        torch.device(cards.device_name, get_card_index(parts[-1]))
-        if get_card_index(parts[-1]) >= 0
-        else torch.device("cpu")
-    )
+    index = get_card_index(parts[-1])
+    device = torch.device(cards.device_name, index) if index >= 0 else torch.device("cpu")
     options = {"dtype": like.dtype, "layout": like.layout, "device": device}
     if like.layout is torch.sparse_coo:
         make = _aten._sparse_coo_tensor_unsafe.default
@@ -84,3 +78,13 @@ def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(
         f"A rehearsal has no quantized tensors on the {cards.name_in_script}: quantize on the host, or leave it out."
     )
+
+
+# Operators that make nested or quantized tensors, with the function that refuses them. Nested tensors do not work on a
+# card: PyTorch reads their offsets in C++.
+REFUSED_OPERATORS = {
+    **dict.fromkeys(
+        ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded"), refuse_nested
+    ),
+    **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic"), refuse_quantized),
+}

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import torch
-from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal.torch_stage.cards import cards, put_on_card
 from viaduct.rehearsal.torch_stage.dispatch import replace_function
@@ -18,7 +17,6 @@ _TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")  # such as torch.npu.Flo
 
 def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
-    _device_constructors()  # this call caches PyTorch's list of factories, before they are wrapped
     torch.Tensor.to = _wrap_device(torch.Tensor.to, takes_number=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
