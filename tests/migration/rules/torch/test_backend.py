@@ -43,6 +43,22 @@ def test_a_backend_from_elsewhere_is_named_and_not_changed() -> None:
     check_says("backend", HEAD + "def start(name):\n    dist.init_process_group(name)\n", "manual", "name")
 
 
+@pytest.mark.parametrize("value", ["os.environ.get('BACKEND')", "getattr(args, 'backend')"])
+def test_a_backend_that_the_file_does_not_show_is_reported(value: str) -> None:
+    check_says("backend", f"{HEAD}import os\ndist.init_process_group({value})\n", "manual", value)
+
+
+def test_an_unknown_backend_beside_nccl_is_reported_too() -> None:
+    result = migrate_source(HEAD + "dist.init_process_group('nccl' if fast else settings.backend)\n", "backend")
+    assert b"'hccl' if fast else settings.backend" in result.after
+    assert any(finding.status == "manual" and "settings.backend" in finding.message for finding in result.findings)
+
+
+def test_a_positional_backend_of_subgroups_is_replaced() -> None:
+    before, after = (f"dist.new_subgroups(2, None, None, '{backend}')\n" for backend in ("nccl", "hccl"))
+    check_rewrite("backend", DONE + before, DONE + after)
+
+
 def test_another_librarys_backend_is_named_and_not_changed() -> None:
     source = "import torch\nimport ignite.distributed as idist\nidist.Parallel(backend='nccl')\n"
     check_says("backend", source, "manual", "hccl, if ignite.distributed.Parallel accepts that")

@@ -95,7 +95,7 @@ def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
     assert migrate_source(f"import torch\n{line}\n", to=to).places == ()
 
 
-def test_data_parallel_stays_with_a_word() -> None:
+def test_data_parallel_stays_and_is_reported() -> None:
     source = "import torch\nmodel = torch.nn.DataParallel(model)\n"
     check_says("data_parallel", source, "manual", "on CUDA only", to="any")
 
@@ -104,6 +104,7 @@ def test_data_parallel_stays_with_a_word() -> None:
     ("source", "status", "word"),
     [
         ("import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "on CUDA only"),
+        ("import torch\nclass Wrapper(torch.nn.DataParallel):\n    pass\n", "manual", "on CUDA only"),
     ],
 )
 def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:

@@ -177,6 +177,12 @@ def test_a_table_serves_checkpoints_of_both_machines() -> None:
     )
 
 
+def test_the_finding_about_a_new_entry_names_its_location() -> None:
+    source = "import torch\nimport torch_npu\ntorch.load('x', map_location={'cuda:0': 'cpu'})\n"
+    (finding,) = migrate_source(source, "map_location").findings
+    assert finding.message.endswith("are loaded on 'cpu'")
+
+
 def test_a_lambda_and_a_string_follow_their_own_rules() -> None:
     source = "torch.load('x', map_location=lambda s, l: s.cuda(0))\ntorch.load('x', map_location='cuda:0')\n"
     after = migrate_source(HEAD + source, to="mlu").after.decode()

@@ -38,3 +38,14 @@ def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
 )
 def test_what_it_cannot_see_needs_manual_review(line: str, word: str) -> None:
     check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch")
+
+
+@pytest.mark.parametrize(
+    ("line", "to", "word"),
+    [
+        ("torch.cuda.get_device_capability()", "npu", "returns None on an NPU"),
+        ("torch.cuda.get_device_capability()", "mlu", "returns the MLU's generation"),
+    ],
+)
+def test_it_says_what_this_card_does(line: str, to: str, word: str) -> None:
+    check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch", to=to)

@@ -97,6 +97,15 @@ def test_compile_gets_advice(written: str, to: str) -> None:
     assert list_findings(f"import torch\n{written}\n", "compile", to=to) == [(2, "advice")]
 
 
+def test_a_graph_of_the_submodule_has_the_cards_graph_as_its_nearest() -> None:
+    text = "import torch\ng = torch.cuda.graphs.CUDAGraph()\nwith torch.cuda.graphs.graph(g):\n    pass\n"
+    messages = [finding.message for finding in migrate_source(text, "cuda_graphs").findings]
+    assert [message.partition("nearest is ")[2].partition(",")[0] for message in messages] == [
+        "torch.npu.NPUGraph",
+        "torch.npu.graph",
+    ]
+
+
 def test_a_graph_is_left_on_the_npu_and_moves_on_the_mlu() -> None:
     text = "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"
     assert list_findings(text, "cuda_graphs") == [(2, "manual"), (3, "manual")]

@@ -45,7 +45,7 @@ UNEDITABLE_BACKEND: tuple[Bilingual, Bilingual] = (  # a message for one card, a
     ),
     (
         "this names NCCL and cannot be edited safely: use accelerator.name() and accelerator.backend()",
-        "此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
+        "此处指定了 NCCL 但无法安全改写:请用 accelerator.name() 与 accelerator.backend() 组成",
     ),
 )
 MAX_DEPTH = 8  # longest chain of assignments and calls that is followed
@@ -107,12 +107,12 @@ def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     name = site.qualified_name(call.func) or plain_name(call.func)
     method = method_name(call)
     if name in BACKEND_GETTERS:
-        return []  # the backend of the process group, which the rule has edited where it was started
+        return []  # the backend of the process group: the rule `backend` edits the call that starts it
     if name == "torch.distributed.Backend":
         return call.args[:1]
     if name in DEFAULT_POSITIONS:
         position = DEFAULT_POSITIONS[name]
-        return call.args[position : position + 1]  # [] without a default
+        return call.args[position : position + 1] or None  # without a default, the text shows no value
     if method in ("lower", "strip"):
         return [call.func.value]  # type: ignore[attr-defined]
     if method in ("get", "pop", "setdefault") and call.args:
@@ -196,7 +196,7 @@ def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
 
 
 def follows_device(site: Site, value: ast.AST) -> bool:
-    """Return True for a backend that depends on the device: torch's default for it, or a dict with the card's entry."""
+    """Return True for `get_default_backend_for_device(…)`, and for a look-up in a dict that has the card's backend."""
     value = site.values.assigned_value(value)
     if isinstance(value, ast.Call):
         if (site.qualified_name(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":

@@ -154,7 +154,7 @@ class Rewriter:
         )
 
     def set_epochs(self) -> None:
-        """Call `set_epoch` at the beginning of every loop over epochs."""
+        """Insert calls of `set_epoch` at the beginning of every loop over epochs."""
         lines: dict[ast.For, dict[str, None]] = {}  # loop -> lines to insert, an ordered set
         for found in (found for loader in self.plan.loaders for found in loader.epoch_loops):
             lines.setdefault(found.loop, {})[f"{found.loader}.sampler.set_epoch({found.epoch})"] = None
@@ -213,7 +213,7 @@ class Rewriter:
                 self.site.edit.add_argument(call, "exist_ok=True")
 
     def start_process_group(self) -> None:
-        """Set the device and start the process group where the script starts."""
+        """Insert lines that set the device and start the process group, before the first use of a card."""
         os_name = self.import_module("os", "os")
         torch = self.import_module("torch", "torch")
         lines = [
@@ -229,6 +229,7 @@ class Rewriter:
         )
 
     def destroy_process_group(self) -> None:
+        """Insert a call at the end; in `sys.exit(main())` between the call of main and the exit."""
         last, line = self.plan.last_statement, f"{self.dist}.destroy_process_group()"
         value = exit_value(last)
         if value is None:

@@ -31,7 +31,7 @@ NUMBER_NAMES = (
     | {"device_id", "device_idx", "device_index"}
 )
 NUMBER_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
-# Functions that return the number of a device, or a count from which one is computed: `get_rank() % device_count()`.
+# Functions that return the number of a device, or a rank or count to compute it: `get_rank() % device_count()`.
 NUMBER_FUNCTIONS = (
     {f"torch.distributed.{name}" for name in ("get_rank", "get_node_local_rank", "get_world_size")}
     | {f"torch.{card}.{name}" for card in DEVICE_TYPES for name in ("current_device", "device_count")}
@@ -102,7 +102,10 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name whose values are all numbers; without values, for a number by its loop, name or calls."""
+    """Return True for a name whose values are all numbers.
+
+    Without values, it is a number if it counts a loop or worker, has a usual name, or calls pass numbers for it.
+    """
     if site.values.kind(node) is not None:
         return False
     bindings = bindings_of(site, node)

@@ -40,8 +40,9 @@ OTHER_LIBRARIES = (
     | {"catboost", "lightgbm", "xgboost", "sklearn", "faiss", "ray"}
     | {"cudf", "cuml", "cupy", "numba", "pycuda", "taichi", "warp"}
 )
-# Prefixes of functions of torch for which "cuda" names a kind of kernel, not a device.
+# Functions and methods to which "cuda" is a key, a name or a message: `getattr(torch, "cuda")`.
 FUNCTIONS_WITHOUT_DEVICE = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")
+# Prefixes of functions of torch for which "cuda" names a kind of kernel, not a device.
 KERNEL_APIS = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
 # Position at which a function of PyTorch takes a device.
 DEVICE_POSITIONS = {
@@ -153,7 +154,7 @@ class Devices:
 
     @staticmethod
     def is_target_named_device(target: ast.AST) -> bool:
-        """Return True for a variable or attribute with a device name."""
+        """Return True for a variable or attribute with a name such as `device` or `train_device`."""
         if isinstance(target, ast.Name):
             return is_device_name(target.id)
         return isinstance(target, ast.Attribute) and is_device_name(target.attr)

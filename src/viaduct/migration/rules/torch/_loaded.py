@@ -24,8 +24,9 @@ def load_destination(site: Site) -> Destination:
     """Return where a load without map_location must put its content; "unneeded" if it needs no map_location.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.
-    Other values that are used on the host, or in a script that mentions no card, need no map_location. A value without
-    any known use is loaded on the host; one whose uses do not show the place is "unknown".
+    Other values that are used on the host need no map_location. A value without any known use is loaded on the host;
+    one whose uses do not show the place is "unknown". If no code that gets the value mentions devices, weights are
+    loaded on the host, and all other content needs no map_location.
     """
     flow = flow_of(site)
     uses = flow.uses([site.node])

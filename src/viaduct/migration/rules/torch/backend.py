@@ -32,14 +32,14 @@ DISTRIBUTED = "torch.distributed"
 BACKEND_POSITIONS = {
     f"{DISTRIBUTED}.init_process_group": 0,
     f"{DISTRIBUTED}.new_group": 2,
-    f"{DISTRIBUTED}.new_subgroups": -1,
+    f"{DISTRIBUTED}.new_subgroups": 3,
     f"{DISTRIBUTED}.new_subgroups_by_enumeration": 2,
-    f"{DISTRIBUTED}.split_group": -1,
+    f"{DISTRIBUTED}.split_group": 5,
     f"{DISTRIBUTED}.Backend": 0,
     f"{DISTRIBUTED}.is_backend_available": 0,
     "torch.distributed.distributed_c10d.init_process_group": 0,
 }
-"""Functions that take a backend, and its position among their arguments; -1: a keyword argument only."""
+"""Functions that take a backend, and its position among their arguments."""
 ABSL_FLAGS = tuple(
     f"{root}.{name}"
     for root in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
@@ -64,7 +64,7 @@ GROUP_CLASS_REVIEW: tuple[Bilingual, Bilingual] = (
         "ProcessGroupNCCL has other options than HCCL: {card.plugin}._C._distributed_c10d.ProcessGroupHCCL.Options() "
         "has a dict hccl_config, and no is_high_priority_stream",
         "ProcessGroupNCCL 的选项与 HCCL 不同:请使用 {card.plugin}._C._distributed_c10d 中 "
-        "ProcessGroupHCCL.Options() 的 hccl_config",
+        "ProcessGroupHCCL.Options() 的字典 hccl_config,且没有 is_high_priority_stream",
     ),
     (
         'ProcessGroupNCCL exists in builds of torch with CUDA only: put it under `if accelerator.name() == "cuda":`',
@@ -91,7 +91,7 @@ def replace_in_call(site: Site) -> None:
     for text in origin.nccl_strings:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    if origin.unknown_values and not origin.nccl_strings and not suits_target(site, origin.unknown_values):
+    if origin.unknown_values and not suits_target(site, origin.unknown_values):
         expression = site.text_of(origin.unknown_values[0])
         english, chinese = site.target.select_message(*RUN_TIME_BACKEND)
         site.request_review(english.format(expression), zh=chinese.format(expression), risk="high")

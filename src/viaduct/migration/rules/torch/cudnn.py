@@ -8,8 +8,8 @@ With `--to mlu`:
     +torch.backends.mlufusion.enabled = False
      torch.backends.cudnn.benchmark = True
 
-`benchmark`, `deterministic` and the other flags have no effect without cuDNN, and stay; the finding names the setting
-to use instead. The MLU has its own switch for `enabled`.
+`benchmark`, `deterministic` and the other flags have no effect without cuDNN, and stay; for `deterministic` the finding
+names the setting to use instead. The MLU has its own switch for `enabled`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,11 @@ def report_function(site: Site) -> None:
 @rule.reference(*wrapped_models.DATA_PARALLEL)
 def report_derived(site: Site) -> None:
     parent = site.source.parents[site.node]
-    if not site.target.is_any_card and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
+    if not isinstance(parent, ast.ClassDef) or site.node not in parent.bases:
+        return
+    if site.target.is_any_card:
+        report_for_any(site)
+    else:
         title = site.target.card.title
         site.request_review(
             f"{parent.name} derives from DataParallel, which the {title} does not have",

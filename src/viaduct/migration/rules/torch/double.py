@@ -1,7 +1,7 @@
 """Report double precision on the card.
 
-The NPU hardly supports float64, and the MLU supports it for few operators only. The vendors' run-time patches silently
-use single precision instead. This rule only reports: use float32 on the card, or float64 on the CPU.
+The NPU and the MLU support float64 for few operators or none. Ascend's run-time patch makes a torch.cuda.DoubleTensor a
+FloatTensor. This rule only reports: use float32 on the card, or float64 on the CPU.
 """
 
 from __future__ import annotations

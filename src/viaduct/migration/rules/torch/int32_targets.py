@@ -10,8 +10,8 @@ With `--int32-targets`:
     +    target = target.to(torch.int32).npu(non_blocking=True)
          return criterion(model(images), target)
 
-Early releases of the NPU's software lack int64 kernels for some operators; the losses of the NPU accept int32 too.
-Without `--int32-targets` the rule only advises the cast. On the CPU and on CUDA these losses accept int64 only, so do
+According to Ascend's FAQ some operators have no int64 kernel on the NPU; the losses of the NPU accept int32 too.
+Without `--int32-targets` the rule only advises the cast. On the CPU and on CUDA these losses do not accept int32, so do
 not cast in a script that also runs there. Targets that are also used as an index (gather, one_hot, embedding), directly
 or in a function of the project, stay.
 """

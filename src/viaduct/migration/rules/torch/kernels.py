@@ -2,7 +2,8 @@
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. Kernels must be rewritten, in Ascend C for the NPU and
 in BANG C for the MLU, or replaced by operators of PyTorch. An import of a compiled module (`import correlation_cuda`)
-is reported too, unless it is in a `try` with a handler. A pure C++ extension only needs to be built on the target.
+is reported too, unless it is in a `try` with a handler. A pure C++ extension, which has to be built on the target, gets
+advice.
 """
 
 from __future__ import annotations

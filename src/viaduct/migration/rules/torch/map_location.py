@@ -64,10 +64,11 @@ UNKNOWN_USE: tuple[Bilingual, Bilingual] = (
         "在加速卡上使用的网络或张量应传入 map_location=accelerator.device()",
     ),
 )
+# The new location is inserted last, at {}:
 ENTRY_ADDED: tuple[Bilingual, Bilingual] = (
     (
-        "tensors that were saved on CUDA or on {card.device} are loaded on {card.device}",
-        "在 CUDA 上保存的张量加载到 {card.device};在 {card.device} 上保存的同样处理",
+        "tensors that were saved on CUDA or on {card.device} are loaded on {{}}",
+        "在 CUDA 或 {card.device} 上保存的张量都加载到 {{}}",
     ),
     ("tensors that were saved on the available card have an entry too", "在现有加速卡上保存的张量也有对应条目"),
 )
@@ -127,7 +128,8 @@ def add_entry(site: Site, table: ast.Dict, key: ast.expr, value: ast.expr) -> No
     added = "" if has_entry else f", {new_key}: {new_value}"
     if added or new_value != site.text_of(value):
         site.edit.replace(*site.source.span(value), f"{new_value}{added}")
-        site.report_change(*site.target.select_message(*ENTRY_ADDED), node=key)
+        english, chinese = site.target.select_message(*ENTRY_ADDED)
+        site.report_change(english.format(new_value), zh=chinese.format(new_value), node=key)
 
 
 def is_same(site: Site, key: ast.expr | None, text: str) -> bool:

@@ -40,11 +40,11 @@ def keep_provider_choice(site: Site) -> None:
         for test in find_cuda_tests(site, node):
             mark_lines_unchanged(site, test, test.end_lineno or test.lineno, node)
     if names:
-        titles = " or the ".join(card.title for card in site.cards)
+        titles = [card.title for card in site.cards]
         site.request_review(
-            f"this names NVIDIA's runtime for ONNX, which does not run on the {titles}: a test for CUDA that chooses "
-            "it stays; install the vendor's runtime and name its provider",
-            zh="此处使用 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:选择它的 CUDA 判断保持不变;"
+            f"this names NVIDIA's runtime for ONNX, which does not run on the {' or the '.join(titles)}: a test for "
+            "CUDA that chooses it stays; install the vendor's runtime and name its provider",
+            zh=f"此处使用 NVIDIA 的 ONNX 运行时,无法在 {'、'.join(titles)} 上运行:选择它的 CUDA 判断保持不变;"
             "请安装厂商的运行时并写明其 provider",
             node=names[0],
         )

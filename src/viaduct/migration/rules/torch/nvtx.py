@@ -15,6 +15,7 @@ rule = Rule(
 )
 
 MLU_MARKS = f"{MLU.torch_module}.{MLU.range_module}"  # torch.mlu.cnpx, after `cuda_api`
+# Also `cuda.nvtx` where the import `from torch import cuda` was edited, so that `cuda` is the card's module.
 NVTX_NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
 # Function of NVTX -> the card's functions to use instead.
 ALTERNATIVES = {

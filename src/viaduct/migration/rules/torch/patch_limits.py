@@ -1,17 +1,19 @@
 """Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
-The patch replaces functions of PyTorch. It does not change strings of the script: comparisons with "cuda", the keys of
-a map_location dict, environment variables. It disables torch.jit.script, and some functions of torch.cuda have no
-counterpart. Such code needs manual review, or a migration without `--mode patch`.
+The patch replaces functions of PyTorch. It does not change comparisons with "cuda" and environment variables, and not
+every release changes the keys of a map_location dict. It disables torch.jit.script, and some functions of torch.cuda
+have no counterpart. Such code needs manual review, or a migration without `--mode patch`.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.cards.advice import DEVICE_CAPABILITY
 from viaduct.cards.environment import describe_own_variable
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
+from viaduct.migration.options import TargetName
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
@@ -23,16 +25,16 @@ rule = Rule(
     modes=("patch",),
     runs_last=True,
 )
-WITHOUT_COUNTERPART = {  # name -> card without a counterpart, "" for both cards
-    "torch.cuda.get_device_capability": "",
-    "torch.cuda.CUDAGraph": "npu",
-    "torch.cuda.graph": "npu",
-    "torch.cuda.make_graphed_callables": "npu",
-    "torch.cuda.nccl.*": "npu",
-    "torch.cuda.comm.*": "",
-    "torch.cuda.cudart": "",
-    "torch.cuda.nvtx.*": "npu",
-    "torch.cuda.default_generators": "npu",
+# Names of torch.cuda that the patch does not replace, and the cards with this patch.
+UNPATCHED_NAMES: dict[str, tuple[TargetName, ...]] = {
+    "torch.cuda.CUDAGraph": ("npu",),
+    "torch.cuda.graph": ("npu",),
+    "torch.cuda.make_graphed_callables": ("npu",),
+    "torch.cuda.nccl.*": ("npu",),
+    "torch.cuda.comm.*": ALL_CARDS,
+    "torch.cuda.cudart": ALL_CARDS,
+    "torch.cuda.nvtx.*": ("npu",),
+    "torch.cuda.default_generators": ("npu",),
 }
 
 
@@ -75,13 +77,13 @@ def report_cuda_text(site: Site) -> None:
 
 @rule.call("torch.load")
 def report_map_location(site: Site) -> None:
-    """Report a map_location that is a dict: the patch does not change its keys."""
+    """Report a map_location that is a dict, whose keys the patch may leave unchanged."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.assigned_value(value), ast.Dict):
         site.request_review(
-            "the patch does not change the keys of a dict: if the keys of this map_location name CUDA devices, use "
-            "map_location='cpu'",
-            zh="补丁不会处理字典:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
+            "not every release of the patch changes the keys of a dict: if the keys of this map_location name CUDA "
+            "devices, use map_location='cpu'",
+            zh="并非所有版本的补丁都会处理字典的键:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
             risk="high",
         )
 
@@ -102,22 +104,29 @@ def report_channels_last(site: Site) -> None:
         )
 
 
-@rule.use(*WITHOUT_COUNTERPART)
-def report_missing(site: Site) -> None:
-    """Report a name of torch.cuda for which the card has no counterpart."""
-    patterns = WITHOUT_COUNTERPART.items()
-    lacking_card = next(name for pattern, name in patterns if site.name.startswith(pattern.removesuffix("*")))
-    if lacking_card in ("", site.options.to):
+@rule.use(*UNPATCHED_NAMES)
+def report_unpatched(site: Site) -> None:
+    """Report a name of torch.cuda that the patch does not replace."""
+    patterns = UNPATCHED_NAMES.items()
+    targets = next(targets for pattern, targets in patterns if site.name.startswith(pattern.removesuffix("*")))
+    if site.options.to in targets:
         module = site.target.card.plugin
         site.request_review(
-            f"{site.name} has no counterpart in {module}, so the patch cannot replace it: see {module}'s own functions",
-            zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",
+            f"the patch does not replace {site.name}: see {module}'s own functions",
+            zh=f"补丁不会替换 {site.name}:请参考 {module} 自有接口",
             risk="high",
         )
 
 
 add_notices(
     rule,
+    Notice(
+        ("torch.cuda.get_device_capability",),
+        "{cards}",
+        "{cards}",
+        remarks=DEVICE_CAPABILITY,
+        uses=("call", "reference"),
+    ),
     Notice(
         ("torch.jit.script",),
         "the patch disables torch.jit.script: this runs as plain Python; if it must be scripted, migrate without "

@@ -8,9 +8,9 @@ With `--mode patch`:
      model = torch.nn.Linear(2, 2).cuda()
 
 The patch replaces torch.cuda, `.cuda()` and device strings while the script runs. Its import is inserted directly after
-torch's import, in the script that `--entry` names. Without `--entry` it is inserted in scripts with a main guard, and
-in those that run statements and are not imported, except setup.py, conftest.py and `__init__.py`. The rule
-`patch_limits` reports code that the patch cannot change.
+torch's import, in the script that `--entry` names. Without `--entry` it is inserted in scripts with a main guard, in
+those that run statements and are not imported, and in a project's only file, except setup.py, conftest.py and
+`__init__.py`. The rule `patch_limits` reports code that the patch cannot change.
 """
 
 from __future__ import annotations

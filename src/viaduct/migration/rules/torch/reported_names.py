@@ -111,9 +111,10 @@ rules = (
             "{name} 用于 CUDA 图;最接近的是 {card.torch_module}.{last},仅新版 {card.plugin} 提供",
             risk="high",
             uses=("call", "reference"),
+            condition=lambda site: not site.name.endswith(".CUDAGraph"),  # which the next notice reports
         ),
         Notice(
-            ("torch.cuda.CUDAGraph",),
+            ("torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph"),
             "{name}: the nearest is {card.torch_module}.{card.graph_class}, in new {card.plugin} releases",
             "{name}:最接近的是 {card.torch_module}.{card.graph_class},仅新版 {card.plugin} 提供",
             risk="high",

@@ -10,8 +10,8 @@ shell commands. The NPU's variable needs numbers in strictly ascending order, el
 `1,0` stays and is reported, and an assigned list that is composed at run time gets advice. Shell scripts of a project
 are edited in the same way.
 
-With `--to any` an assignment sets the variables of all cards; a card reads only its own. Other uses of the variable in
-Python code get advice, except in shell commands:
+With `--to any` an assignment sets the variables of all cards, since the NPU does not read CUDA's. Other uses of the
+variable in Python code get advice, except in shell commands:
 
      from os import environ
      import torch
