@@ -115,7 +115,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
 
     def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
-        # `view` refuses an output whose parts would not share its memory; the card's library takes contiguous ones only.
+        # `view` refuses an output whose parts would be copies. The card's library takes contiguous outputs only.
         chunks = [list(output.view(self.size(), *inputs.shape).unbind(0))]
         self._inner.allgather(self._lower(chunks), self._lower([inputs]), c10d.AllgatherOptions()).wait()
         return _completed_work([output])
