@@ -145,7 +145,7 @@ def test_owner_mode_times_attributes_and_inodes_of_what_is_undone_are_as_before(
 ) -> None:
     before = {path: path.stat() for path in project.rglob("*.py")}
     Faults(monkeypatch, 10**9, die)
-    monkeypatch.setattr(inplace.InPlaceRun, "check_backups", failing)
+    monkeypatch.setattr(inplace.InPlaceWriter, "check_backups", failing)
     with pytest.raises(BadValue, match="No file was changed"):
         write_files(project, results())
     monkeypatch.undo()
@@ -233,15 +233,15 @@ def test_a_change_in_the_middle_of_the_writing_is_kept(
     project: Path, monkeypatch: pytest.MonkeyPatch, path: str, moment: str
 ) -> None:
     """A process that has the file open writes into its old inode."""
-    original = getattr(inplace.InPlaceRun, moment)
+    original = getattr(inplace.InPlaceWriter, moment)
     editor = open(project / path, "r+b", buffering=0)  # noqa: SIM115
 
-    def meddling(work: inplace.InPlaceRun, *arguments: Any) -> Any:
-        monkeypatch.setattr(inplace.InPlaceRun, moment, original)
+    def meddling(work: inplace.InPlaceWriter, *arguments: Any) -> Any:
+        monkeypatch.setattr(inplace.InPlaceWriter, moment, original)
         editor.write(b"mine")
         return original(work, *arguments)
 
-    monkeypatch.setattr(inplace.InPlaceRun, moment, meddling)
+    monkeypatch.setattr(inplace.InPlaceWriter, moment, meddling)
     with pytest.raises(BadValue, match="was changed while"):
         write_files(project, results())
     editor.close()

@@ -9,6 +9,7 @@ import pytest
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.run import migrate_project
+from viaduct.migration.summary import summarise
 
 
 def project(folder: Path, name: str, text: str, script: str = "import torch\n") -> Path:
@@ -46,6 +47,17 @@ def test_a_project_without_torch_is_not_looked_through(tmp_path: Path) -> None:
     result = migrate_settings(tmp_path, "a.yaml", "device: cuda\n", script="import tensorflow\n")
     assert not result.changed
     assert not result.findings
+
+
+def test_a_file_that_is_not_utf_8_is_reported_instead_of_counting_as_migrated(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    for name in ("a.yaml", "run.sh"):
+        (tmp_path / name).write_bytes("author: Müller\ndevice: cuda\n".encode("latin-1"))
+    (tmp_path / "b.yaml").write_bytes("author: Müller\naccelerator: cpu\n".encode("latin-1"))
+    outcome = migrate_project(tmp_path, Options(), jobs=1)
+    assert not outcome.changed_files
+    assert [finding.file for finding in outcome.unfinished_findings] == ["a.yaml", "run.sh"]
+    assert summarise(outcome).verdict == "incomplete"
 
 
 def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:

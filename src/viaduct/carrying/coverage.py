@@ -61,12 +61,13 @@ def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
     """
     column = 0
     removed, added = (
-        [piece for piece in pieces if piece.marked and piece.text.strip()] for pieces in (row.left, row.right)
+        [piece for piece in pieces if piece.marked and piece.text.strip()]
+        for pieces in (row.old_pieces, row.new_pieces)
     )
     if len(added) < len(removed) or not added:
         yield Span(line)
         return
-    for piece in row.right:
+    for piece in row.new_pieces:
         if piece in added:
             yield Span(line, column, column + len(piece.text))
         column += len(piece.text)

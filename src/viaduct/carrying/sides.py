@@ -271,7 +271,9 @@ def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
         if isinstance(row, int):  # the number of unchanged rows that are left out here
             drawn.append(row)
         else:
-            left, right = ([(piece.text, piece.marked) for piece in pieces] for pieces in (row.left, row.right))
+            left, right = (
+                [(piece.text, piece.marked) for piece in pieces] for pieces in (row.old_pieces, row.new_pieces)
+            )
             drawn.append(DiffRow(row.kind, row.old, row.new, left, right))
     return DiffFile(path, drawn)
 

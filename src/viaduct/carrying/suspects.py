@@ -85,7 +85,7 @@ def iterate_changes(rows: list[AlignedLine]) -> Iterator[Change]:
             yield Change(last, removed, row.new_text, removed + row.new_text)
             removed = ""
         elif row.kind == "changed":
-            marked = " ".join(piece.text for piece in (*row.left, *row.right) if piece.marked)
+            marked = " ".join(piece.text for piece in (*row.old_pieces, *row.new_pieces) if piece.marked)
             yield Change(last, row.old_text, row.new_text, marked)
     if removed:
         yield Change(last, removed, "", removed)

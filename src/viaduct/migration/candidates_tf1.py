@@ -94,7 +94,7 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
     for name, calls in file.index.calls.items():
         if name in CONFIG_ARGUMENTS or name == MONITORED_SESSION:
             for call in calls:
-                yield make_candidate(file, "sessions", call, session_state(file, call, name))
+                yield make_candidate(file, "sessions", call, judge_session(file, call, name))
         elif is_hidden_session(file, name):
             yield from (make_candidate(file, "sessions", call, "unclear") for call in calls)
     for method, calls in file.index.methods.items():
@@ -102,7 +102,7 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
             if method in SESSION_NAMES and file.names.qualified(call.func) is None:
                 yield make_candidate(file, "sessions", call, "unclear")
             elif method in CONFIG_ARGUMENTS_BY_METHOD and may_manage_sessions(file, call, method):
-                state = state_of_config(file, call, *CONFIG_ARGUMENTS_BY_METHOD[method])
+                state = judge_config(file, call, *CONFIG_ARGUMENTS_BY_METHOD[method])
                 yield make_candidate(file, "sessions", call, state)
 
 
@@ -120,15 +120,15 @@ def may_manage_sessions(file: MigratedFile, call: ast.Call, method: str) -> bool
     return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
 
 
-def session_state(file: MigratedFile, call: ast.Call, name: str) -> State:
+def judge_session(file: MigratedFile, call: ast.Call, name: str) -> State:
     """Return the state of a session by its config; a MonitoredSession is "right" with any session_creator."""
     if name == MONITORED_SESSION:
         creator = Site(RULE, file, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
-    return state_of_config(file, call, *CONFIG_ARGUMENTS[name])
+    return judge_config(file, call, *CONFIG_ARGUMENTS[name])
 
 
-def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
+def judge_config(file: MigratedFile, call: ast.Call, keyword: str, position: int) -> State:
     """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
     site = Site(RULE, file, call)
     value = site.argument(keyword, position)
@@ -140,14 +140,15 @@ def state_of_config(file: MigratedFile, call: ast.Call, keyword: str, position: 
 
 
 def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
+    """Yield uses of TensorFlow's Estimators and run configurations, and calls of the NPU's, which are "right"."""
     for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
                 yield from (
-                    make_candidate(file, "estimators", node, estimator_state(file, node, name)) for node in nodes
+                    make_candidate(file, "estimators", node, judge_estimator(file, node, name)) for node in nodes
                 )
             elif name in RUN_CONFIGS:
-                yield from (make_candidate(file, "run_configs", node, run_config_state(file, node)) for node in nodes)
+                yield from (make_candidate(file, "run_configs", node, judge_run_config(file, node)) for node in nodes)
     for name, calls in file.index.calls.items():
         if name.startswith(NPU_ESTIMATOR_PREFIX):
             yield from (make_candidate(file, "estimators", call, "right") for call in calls)
@@ -155,7 +156,7 @@ def find_estimators(file: MigratedFile) -> Iterator[Candidate]:
             yield from (make_candidate(file, "run_configs", call, "right") for call in calls)
 
 
-def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
+def judge_estimator(file: MigratedFile, node: ast.AST, name: str) -> State:
     """Return "right" for an Estimator or TPUEstimator whose config comes from npu_run_config_init; else "needed"."""
     if not isinstance(node, ast.Call) or not name.endswith((".Estimator", ".TPUEstimator")):
         return "needed"
@@ -163,12 +164,10 @@ def estimator_state(file: MigratedFile, node: ast.AST, name: str) -> State:
     return "right" if comes_from_converter(site, site.argument("config", 2)) else "needed"
 
 
-def run_config_state(file: MigratedFile, node: ast.expr) -> State:
-    return (
-        "right"
-        if isinstance(node, ast.Call) and is_only_passed_to_converter(Site(RULE, file, node), node)
-        else "needed"
-    )
+def judge_run_config(file: MigratedFile, node: ast.expr) -> State:
+    """Return "right" for a run configuration that is only passed to npu_run_config_init; else "needed"."""
+    is_converted = isinstance(node, ast.Call) and is_only_passed_to_converter(Site(RULE, file, node), node)
+    return "right" if is_converted else "needed"
 
 
 # ---- datasets
@@ -178,11 +177,11 @@ def find_batches(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the calls that make batches of a dataset."""
     for name in MAP_AND_BATCH:
         for call in file.index.calls.get(name, []):
-            yield make_candidate(file, "batches", call, batch_state(file, call, position=3))
+            yield make_candidate(file, "batches", call, judge_batch(file, call, position=3))
     for method, position in BATCHING.items():
         for call in file.index.methods.get(method, []):
             if call.args or call.keywords:  # a dataset's method needs a batch size
-                state = batch_state(file, call, position)
+                state = judge_batch(file, call, position)
                 kind = file.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
                     yield make_candidate(file, "batches", call, state)
@@ -210,7 +209,7 @@ def find_other_batches(file: MigratedFile) -> Iterator[Candidate]:
                     yield make_candidate(file, "batches", call, "unclear")
 
 
-def batch_state(file: MigratedFile, call: ast.Call, position: int) -> State:
+def judge_batch(file: MigratedFile, call: ast.Call, position: int) -> State:
     return "right" if is_constant(Site(RULE, file, call).argument("drop_remainder", position), True) else "needed"
 
 
@@ -253,10 +252,11 @@ def find_horovod_uses(file: MigratedFile) -> Iterator[Candidate]:
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(file, "communication", node, "needed") for node in unfollowed)
             elif is_horovod(name):
-                yield from (make_candidate(file, horovod_requirement(name), node, "needed") for node in nodes)
+                yield from (make_candidate(file, find_horovod_requirement(name), node, "needed") for node in nodes)
 
 
-def horovod_requirement(name: str) -> str:
+def find_horovod_requirement(name: str) -> str:
+    """Return the requirement (requirements.py) that the use of a member of Horovod concerns."""
     last = name.rpartition(".")[2]
     if last == "DistributedOptimizer":
         return "optimizers"

@@ -76,20 +76,20 @@ def concerns_torch(file: MigratedFile) -> bool:
     return uses_any(file, ROOTS) or bool(file.project.torch_files)
 
 
-def device_and_backend(file: MigratedFile) -> tuple[str, str]:
-    """Return the target's device name and backend; with --to any, which has neither, strings that no script has."""
+def find_device_and_backend(file: MigratedFile) -> tuple[str, str]:
+    """Return the target's device name and backend; with --to any, which has neither, a text that no script has."""
     card = CARDS.get(file.options.to)
     return (card.device, card.backend) if card else ("\0", "\0")
 
 
 def find_device_calls(file: MigratedFile) -> Iterator[Candidate]:
     """Yield the uses of torch.cuda and of the card's own module, of DataParallel and of ProcessGroupNCCL."""
-    card_prefix = f"torch.{device_and_backend(file)[0]}."  # prefix of names in the card's module
+    card_prefix = f"torch.{find_device_and_backend(file)[0]}."  # prefix of names in the card's module
     for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
             if name.startswith(("torch.cuda.amp.", f"{card_prefix}amp.")):
                 yield from (
-                    make_candidate(file, "amp", node, amp_state(file, node, name, card_prefix)) for node in nodes
+                    make_candidate(file, "amp", node, judge_amp(file, node, name, card_prefix)) for node in nodes
                 )
             elif name.startswith(("torch.cuda.", *PRIVATE_CUDA_MODULES)):
                 yield from (make_candidate(file, "device_calls", node, "needed") for node in nodes)
@@ -112,7 +112,7 @@ def is_type_check(file: MigratedFile, node: ast.expr) -> bool:
     return isinstance(parent, ast.Compare) or is_in_annotation(file.source, node)
 
 
-def amp_state(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -> State:
+def judge_amp(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -> State:
     """Return "right" for the card's amp, and with --to any for an annotation; else "needed"."""
     is_annotation = file.options.to == "any" and is_in_annotation(file.source, node)
     return "right" if is_annotation or name.startswith(card_prefix) else "needed"
@@ -120,7 +120,7 @@ def amp_state(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -
 
 def find_moves(file: MigratedFile) -> Iterator[Candidate]:
     """Yield calls and bound methods that move a tensor or module to a card, and reads of `is_cuda`."""
-    device = device_and_backend(file)[0]
+    device = find_device_and_backend(file)[0]
     states: dict[str, State] = {"cuda": "needed", device: "right"}
     for method, state in states.items():
         for call in file.index.methods.get(method, []):
@@ -141,7 +141,7 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
 
 def find_texts(file: MigratedFile) -> Iterator[Candidate]:
     """Yield strings that name a device, a backend or CUDA_VISIBLE_DEVICES, and commands that contain such a name."""
-    device, backend = device_and_backend(file)
+    device, backend = find_device_and_backend(file)
     for node in file.source.nodes_of_type(ast.Constant):
         if not isinstance(node.value, str):
             continue
@@ -228,7 +228,7 @@ def find_loads(file: MigratedFile) -> Iterator[Candidate]:
             yield make_candidate(file, "checkpoints", call, "right" if is_right else "needed")
         for node in file.index.references.get(name, []):
             if not is_alias_or_signature(file, node):
-                yield make_candidate(file, "checkpoints", node, state_of_reference(file, node))
+                yield make_candidate(file, "checkpoints", node, judge_load_reference(file, node))
 
 
 def is_alias_or_signature(file: MigratedFile, node: ast.expr) -> bool:
@@ -241,7 +241,7 @@ def is_alias_or_signature(file: MigratedFile, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(("wraps", "signature", "hasattr"))
 
 
-def state_of_reference(file: MigratedFile, node: ast.expr) -> State:
+def judge_load_reference(file: MigratedFile, node: ast.expr) -> State:
     """Return "right" for `partial(torch.load, map_location="cpu")`; "unclear" for torch.load passed on otherwise."""
     parent = file.source.parents.get(node)
     is_partial = isinstance(parent, ast.Call) and (file.names.qualified(parent.func) or "").endswith("partial")

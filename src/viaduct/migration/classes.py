@@ -28,7 +28,7 @@ class ProjectClass:
 
     path: str  # the file that defines it
     bases: tuple[str, ...]  # qualified names
-    methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> parameters without self
+    methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> positional parameters without the first
 
 
 def record_classes(project: Project, path: str, names: Names) -> None:
@@ -68,7 +68,7 @@ def find_class(project: Project, name: str) -> str | None:
 
 
 def list_ancestry(project: Project, name: str) -> list[str]:
-    """Return the class and its direct and indirect bases, the nearest first. Of a library's class none are known."""
+    """Return the class and its direct and indirect bases, the nearest first; a library's class has no known bases."""
     classes: list[str] = []
     pending = [name]
     while pending:
@@ -99,7 +99,7 @@ def find_attribute_kind(project: Project, name: str, attribute: str) -> str | No
 
 
 def is_torch_object(project: Project, kind: str) -> bool:
-    """Return True if a kind is an object of a class in a file that imports PyTorch."""
+    """Return True if a kind is an object of a class in a PyTorch file (`Project.torch_files`)."""
     definition = project.classes.get(kind.removeprefix(OBJECT)) if kind.startswith(OBJECT) else None
     return definition is not None and definition.path in project.torch_files
 
@@ -125,7 +125,10 @@ def can_run_together(project: Project, path: str, other_path: str) -> bool:
 
 
 def record_methods(project: Project, names: Names) -> None:
-    """Record the kinds of results of methods in `project.returns`, and those of attributes in `project.attributes`."""
+    """Record the kinds of methods' results in `result_kinds` and of attributes in `attribute_kinds` of the project.
+
+    Those of TORCH_KINDS are not recorded.
+    """
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import TORCH_KINDS, Values
 

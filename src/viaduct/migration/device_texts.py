@@ -16,7 +16,7 @@ WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # in `deviceType`
 
 
 def is_device_name(name: str) -> bool:
-    """Return True for the name of a device variable, parameter or option: `device`, `--train-device`, `deviceType`."""
+    """Return True for the name of a device variable, parameter or option: `--train-device`, `map_location`."""
     snake_case = WORD_BOUNDARY.sub("_", name).lower().strip("-_").replace("-", "_")
     return snake_case == "map_location" or bool(DEVICE_WORDS & set(snake_case.split("_")))
 

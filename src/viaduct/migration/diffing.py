@@ -1,7 +1,7 @@
 """Compare two texts line by line, and mark differences within changed lines.
 
-The migration records from which original line each line of its result comes (`original_lines`). If the two lines are
-equal, the line is unchanged. The lines between two unchanged lines are one change. `as_patch` writes the changes of a
+The migration records from which original line each line of its result comes (`original_lines`). A line that equals its
+original line is unchanged. The lines between two unchanged lines are one change. `as_patch` writes the changes of a
 file for `git apply -p0` and `patch -p0`.
 """
 
@@ -46,16 +46,16 @@ class AlignedLine:
     kind: RowKind
     old: int | None
     new: int | None
-    left: tuple[Piece, ...] = ()
-    right: tuple[Piece, ...] = ()
+    old_pieces: tuple[Piece, ...] = ()
+    new_pieces: tuple[Piece, ...] = ()
 
     @property
     def old_text(self) -> str:
-        return "".join(piece.text for piece in self.left)
+        return "".join(piece.text for piece in self.old_pieces)
 
     @property
     def new_text(self) -> str:
-        return "".join(piece.text for piece in self.right)
+        return "".join(piece.text for piece in self.new_pieces)
 
 
 def compare_texts(old: str, new: str, original_lines: Sequence[int]) -> list[AlignedLine]:
@@ -142,7 +142,7 @@ def pair_lines(
 
 
 def compute_similarity(old: str, new: str) -> float:
-    """Return the similarity of two lines, from 0 to 1."""
+    """Return the similarity of two lines, from 0 to 1, by their first MAX_MARKED_CHARACTERS characters."""
     if old.strip() == new.strip():
         return 1.0
     if not old.strip() or not new.strip():
@@ -196,10 +196,11 @@ def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
 def render_hunk_header(hunk: Sequence[AlignedLine]) -> str:
     """Return the `@@` line of a hunk."""
     old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
-    return f"@@ -{hunk_range(old)} +{hunk_range(new)} @@"
+    return f"@@ -{format_range(old)} +{format_range(new)} @@"
 
 
-def hunk_range(numbers: Sequence[int]) -> str:
+def format_range(numbers: Sequence[int]) -> str:
+    """Return the first line and the number of lines, as in a hunk's header."""
     return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 

@@ -1,4 +1,4 @@
-"""Writing of files that survive a crash: flushed to the disk, with owner, mode and attributes of the replaced file."""
+"""Steps of writing files that survive a crash: write, flush to the disk, copy owner and attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from viaduct.plain_files import read_plain_file
 
 UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.ELOOP)
-"""Errors of flushing a folder that are ignored: some file systems do not support it."""
+"""Errors of flushing a folder that are ignored: it is not supported, or the folder may not be opened."""
 
 
 def write_file(path: Path, data: bytes, mode: int) -> None:

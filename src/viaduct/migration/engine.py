@@ -7,6 +7,7 @@ Statements that a rule changed are parsed again before the next rule runs (repar
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,12 +27,14 @@ from viaduct.migration.project import Project
 from viaduct.migration.reparse import parse_edited
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
-from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
+from viaduct.migration.source import LINE_END, Source, UndecodableText, Unparsable, decode, parse
 from viaduct.migration.target_code import find_target_code
 from viaduct.migration.values import Values
 
 LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
 """Libraries in which `library.x.f()` calls a function. `project.x.f()` may call a method of the variable x."""
+
+CUDA_OR_NCCL = re.compile(rb"cuda|nccl", re.IGNORECASE)
 
 
 @dataclass
@@ -140,7 +143,7 @@ class Index:
     """Calls and references of a file by qualified name, and method calls by the method's name."""
 
     def __init__(self, file: MigratedFile, former: Index | None = None) -> None:
-        """Resolve the name of every call and reference, except nodes of the former text if `keeps_names` is true."""
+        """Resolve the name of every call and reference; those of the former text are kept if `keeps_names` is true."""
         self.top_level, self.source = file.names.resolve_top_level(), file.source
         former_names = former.qualified if former is not None and self.keeps_names(former, file.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
@@ -203,7 +206,10 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 
 
 def run_rule(rule: Rule, file: MigratedFile, rounds_left: int = 8) -> MigratedFile:
-    """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text."""
+    """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text.
+
+    What still overlaps after `rounds_left` further runs is reported for manual review.
+    """
     overlapping: list[Site] = []
     for site, handler in iterate_sites(rule, file):
         edit_count, finding_count = len(file.edits.made), len(file.findings)
@@ -258,6 +264,13 @@ def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
     message = f"{error.prefix}{error}. It is copied as it is; {error.remedy}"
     zh = f"{error.prefix_zh}{error.zh}。文件原样复制;{error.remedy_zh}"
     return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
+
+
+def leave_undecodable(path: str, data: bytes, error: UnicodeDecodeError) -> FileResult:
+    """Return the result of a shell script or a settings file that is not UTF-8: a finding if it names CUDA or NCCL."""
+    reason = UndecodableText(f"cannot be decoded: {error}", f"无法解码:{error}")
+    finding = replace(make_unparsable_finding(path, reason), risk="low")
+    return FileResult(path, data, data, (finding,) if CUDA_OR_NCCL.search(data) else ())
 
 
 def complete_findings(file: MigratedFile, original: str) -> Iterator[Finding]:

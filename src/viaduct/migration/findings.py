@@ -10,7 +10,7 @@ from viaduct.cards.limits import Risk
 Status = Literal["changed", "advice", "manual", "unresolved"]
 """manual: the user has to review the lines; unresolved: so far it is not known if they need a change."""
 Category = Literal["mandatory", "performance", "advice", "report"]
-"""Purpose of the rule: edits without which the script fails; edits for speed; advice; lines for manual review."""
+"""Purpose of the rule: edits that the target requires; edits for speed; advice; lines for manual review."""
 UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
 """Statuses of findings that the user has to review."""
 RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}

@@ -64,7 +64,7 @@ def record_answer(project: Project, flow: FileFlow, question: Question) -> set[Q
 
 
 def find_uses(flow: FileFlow, question: Question) -> set[Use] | None:
-    """Return the uses that a file makes of the value in a question; None if it does not get the value.
+    """Return the uses that a file makes of the value in a question; None if it does not get it or use it.
 
     A file that defines the function has followed the function's result to its own calls already.
     """

@@ -65,7 +65,7 @@ def extend_cell(file: MigratedFile) -> MigratedFile:
         return file.apply_edits()
     for name in helper_text.find_missing(helper, used_lines):
         original_line = file.original_lines[used_lines[name] - 1]
-        file.findings.append(report_missing_member("", name, file.path, original_line))
+        file.findings.append(report_missing_member(helper="", name=name, path=file.path, line=original_line))
     return file
 
 

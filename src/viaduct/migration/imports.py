@@ -1,4 +1,4 @@
-"""Insert imports of the names that rules have requested (requirements I1, I2 and I3 in docs/rules.md).
+"""Insert imports of the names that rules have requested (rows I1, I2 and I3 of the table in docs/rules.md).
 
 Each name gets an explicit import; with `--imports star` it comes from the star import of npu_init. The imports are
 inserted after the block of imports that begins with the file's first top-level import of a framework. Without one, they
@@ -33,9 +33,8 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
     if file.options.to == "any" and is_notebook:
         file = helper_cell.extend_cell(file)
     used_names = find_used_names(file)
-    needed = {
-        local: full for local, full in file.needed_imports.items() if local in used_names
-    }  # local -> qualified name
+    # Local name -> qualified name.
+    needed = {local: full for local, full in file.needed_imports.items() if local in used_names}
     for module in find_missing_modules(file, needed):
         needed[file.reserve_name(module.rpartition(".")[2])] = module
     if not needed:

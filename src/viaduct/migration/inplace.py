@@ -26,27 +26,27 @@ def write_in_place(outcome: Outcome) -> None:
 
 
 def write_files(root: Path, files: Iterable[FileResult]) -> None:
-    """Write every file, or none and raise BadValue."""
+    """Write every file; if that fails, restore all and raise BadValue, which says if a file could not be restored."""
     files = list(files)
     if not files:
         return
     with locking.defer_signals() as deferred:
-        run = InPlaceRun(root, prepare_folder(root), deferred)
+        writer = InPlaceWriter(root, prepare_folder(root), deferred)
         try:
-            run.write(files)
+            writer.write(files)
         except locking.Stopped:
-            run.roll_back()
+            writer.roll_back()
             deferred.report_outcome("No file was changed.")
             raise BadValue(f"stopped by {deferred.name}.", "No file was changed.") from None
         except OSError as error:
-            run.roll_back()
+            writer.roll_back()
             path = printable_path(error.filename or root)
             raise BadValue(f"{path} cannot be written: {error.strerror}.", "No file was changed.") from error
         except ChangedMeanwhile as error:
-            run.roll_back()
+            writer.roll_back()
             raise BadValue(*error.lines) from None
         except BaseException:
-            run.roll_back()
+            writer.roll_back()
             raise
 
 
@@ -77,8 +77,8 @@ def prepare_folder(root: Path) -> locking.LockedFolder:
     return locked
 
 
-class InPlaceRun:
-    """One run of --in-place."""
+class InPlaceWriter:
+    """Writes the files of one migration with --in-place, or restores them."""
 
     def __init__(self, root: Path, locked: locking.LockedFolder, deferred: locking.DeferredSignal) -> None:
         self.root, self.locked, self.deferred = root, locked, deferred

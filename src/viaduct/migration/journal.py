@@ -165,7 +165,7 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
 
 
 def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
-    """Restore one file; return False if it was edited since, or if its saved copy is damaged.
+    """Restore one file; return False if it was edited since, or if its saved copy is damaged or its folder is gone.
 
     A new file is removed; one that was edited since stays, which is no failure.
     """
@@ -284,6 +284,6 @@ def make_edited_error(root: Path, state: Path, edited: dict[str, int]) -> BadVal
     return BadValue(
         f"a migration of {printable_path(root)} was interrupted, and these files, or their saved copies, were changed "
         f"since: {', '.join(descriptions[:MAX_SHOWN_FILES])}{remainder}.",
-        "That is left as it is; every other changed file is as it was before.",
+        "They are left as they are; every other changed file is as it was before.",
         f"Keep what you need of both, then remove {printable_path(state)}.",
     )

@@ -174,7 +174,8 @@ def make_place(path: str, candidate: Candidate, state: State, finding: Finding |
 def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
     """Return the entry of a candidate that still needs a change; its state follows from the finding about it.
 
-    Advice counts as right: the rule saw the place and only advises. Without a finding the place is unresolved.
+    Advice counts as right: the rule saw the place and only advises. An unfinished finding of another requirement on its
+    lines makes it manual. Without a finding the place is unresolved.
     """
     states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
     for status, state in states.items():

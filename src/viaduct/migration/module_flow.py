@@ -5,7 +5,7 @@ attribute or result that certainly is the module is called an alias, and names r
 `horovod.tensorflow.rank`. A line that passes the module to code that is not followed is called an escape. Rules for
 Horovod do not change a program with an escape.
 
-`project.aliases` has key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
+`Project.horovod_aliases` has key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
 `module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
 attribute of any other object. Related classes share their attributes. An alias that is also assigned other values is
 dropped (mixed_aliases.py), and the lines that assign the module to it are escapes.
@@ -38,11 +38,11 @@ MEMBERS = {
     "cross_rank", "cross_size", "elastic", "gloo_built", "is_initialized", "join", "mpi_built", "nccl_built",
     "reducescatter", "start_timeline", "stop_timeline", "load_model", "mpi_threads_supported",
 }  # fmt: skip
-"""Members of Horovod that a program may use."""
+"""Members of Horovod; reading one of them from a value that may be the module counts as using the module."""
 
 
 def record_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
-    """Set the project's aliases, escapes, alias_files and unconverted_horovod_files.
+    """Set `horovod_aliases`, `horovod_alias_files`, `horovod_escapes` and `unconverted_horovod_files` of the project.
 
     `plain`: (path, content) of the files that use no framework.
     """

@@ -78,9 +78,7 @@ class Scope:
     node: ast.AST
     outer: Scope | None
     bindings: dict[str, Bindings] = field(default_factory=dict)
-    global_or_nonlocal: dict[str, Scope] = field(
-        default_factory=dict
-    )  # global or nonlocal name -> the scope that binds it
+    global_or_nonlocal: dict[str, Scope] = field(default_factory=dict)  # name declared so -> the scope that binds it
 
     def bind(self, name: str, value: str | ast.expr | None) -> None:
         self.global_or_nonlocal.get(name, self).bindings.setdefault(name, []).append(value)
@@ -386,7 +384,7 @@ class Names:
         return self.resolve(bound, node.id) if result is MISSING else result
 
     def qualified_through_aliases(self, node: ast.AST) -> str | None:
-        """Return the qualified name in a file with `aliases`: parameters and attributes that hold modules."""
+        """Return the qualified name in a file with `horovod_aliases`: parameters and attributes that hold modules."""
         from viaduct.migration.module_flow import resolve_alias
 
         chain: list[ast.AST] = [node]
@@ -491,7 +489,7 @@ class Names:
         return used | {name for scope in self.scopes.values() for name in scope.bindings} | set(self.requested_imports)
 
     def local_name(self, qualified: str) -> str | None:
-        """Return the module-level name, bound in the file or added, that stands for a qualified name; else None."""
+        """Return the module-level name, bound in the file or requested, that stands for a qualified name; else None."""
         if qualified in self.local_names:
             return self.local_names[qualified]
         return self.requested_name(qualified)

@@ -80,7 +80,7 @@ class Options:
     profile_points: tuple[str, str] = ("", "")  # first operator of the forward, last of the backward pass
     dump: Annotated[str, Flag("Dump tensors to this folder.", TF1, "DIR")] = ""
     dump_step: Annotated[str, Flag("With --dump: steps to dump, such as 0|5-10.", TF1, "STEPS")] = ""
-    # A rule is given by its name or a former name, or by a row of the specification.
+    # A rule is given by its name or a former name, or by a row of the table in docs/rules.md.
     only: Annotated[tuple[str, ...], Flag("Apply only this rule; may be repeated.", RULES, "RULE")] = ()
     skip: Annotated[tuple[str, ...], Flag("Do not apply this rule; may be repeated.", RULES, "RULE")] = ()
 

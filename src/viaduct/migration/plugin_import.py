@@ -74,7 +74,7 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
 
 
 def find_import_before(tree: ast.Module) -> ImportNode | None:
-    """Return the import after which to insert: the first of torch, else of a library based on torch, else any first.
+    """Return the import after which to insert: the first of torch, else of a library based on it, else of any module.
 
     Only statements outside functions and blocks count, and `from __future__` never does.
     """

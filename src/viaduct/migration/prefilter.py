@@ -1,7 +1,7 @@
 """Find files that no rule can match, by a search in their text. They are parsed, but their names are not resolved.
 
-A name can be resolved to `tensorflow.X` only if the text contains `tensorflow`. A rule for calls of a method needs the
-method's name.
+A name can be resolved to `tensorflow.X` only if the text contains `tensorflow`, or if another file of the project
+re-exports it; for the latter, `migrate_bytes` asks the survey. A rule for calls of a method needs the method's name.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def work_on(item: Any) -> Any:
     """Call the function for one item in a worker process."""
     assert _work is not None
     result = _work(item)
-    gc.collect()  # frees trees in reference cycles
+    gc.collect()  # frees the syntax trees of the item's files, which are in reference cycles
     return result
 
 
@@ -70,7 +70,10 @@ def block_sigint() -> Iterator[None]:
 
 
 def ignore_sigint() -> None:
-    """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers."""
+    """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers.
+
+    SIGTERM ends a worker, even if the parent, from which it inherits its handlers, handles it otherwise.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -88,7 +91,7 @@ def can_fork() -> bool:
 
 
 class TooSlow(Exception):
-    """The limit was reached."""
+    """The block of `limit_cpu` has reached its limit."""
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ def render_profiling_options(options: Options) -> str:
 
 
 def read_points(path: Path) -> tuple[str, str]:
-    """Return the first operator of the forward and the last of the backward pass.
+    """Return the first operator of the forward and the last of the backward pass; "" for one that the record lacks.
 
     `path`: a record of `viaduct rehearse`, a folder of `viaduct carry`, or the file with the points.
     """

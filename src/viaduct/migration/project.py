@@ -63,10 +63,8 @@ class Project:
 
     # Horovod's module as a value: module_flow.py
     horovod_aliases: dict[str, str] = field(default_factory=dict)  # key (see module_flow.py) -> module
-    horovod_alias_files: set[str] = field(default_factory=set)  # files in which names resolve through `aliases`
-    horovod_escapes: dict[str, set[int]] = field(
-        default_factory=dict
-    )  # file -> lines that pass the module to unknown code
+    horovod_alias_files: set[str] = field(default_factory=set)  # files in which names resolve through these aliases
+    horovod_escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass it to unknown code
     unconverted_horovod_files: set[str] = field(default_factory=set)  # files that use members which no rule converts
 
     # what files do: project_usage.py
@@ -74,16 +72,12 @@ class Project:
     keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
     rank_files: set[str] = field(default_factory=set)  # files that query ranks or use HCCL, or will once migrated
     horovod_rank_files: set[str] = field(default_factory=set)  # files that query Horovod for ranks
-    estimator_cycle_files: set[str] = field(
-        default_factory=set
-    )  # files that run an Estimator more than once in a function
+    estimator_cycle_files: set[str] = field(default_factory=set)  # files with a function that runs Estimators again
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
     input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> of train, evaluate, predict
-    npu_optimizer_functions: set[str] = field(
-        default_factory=set
-    )  # functions that add NpuOptimizer; methods also as `.method`
-    initialisers: set[str] = field(default_factory=set)  # keys: see project_usage.record_variables
+    npu_optimizer_functions: set[str] = field(default_factory=set)  # they add NpuOptimizer; methods also as `.method`
+    initialisers: set[str] = field(default_factory=set)  # what is an initialiser: project_usage.record_variables
     attributes_with_other_values: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
     optimizer_classes: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
     device_options: set[str] = field(default_factory=set)  # command-line options for a device: shell.record_options
@@ -276,7 +270,7 @@ def record_calls(project: Project, path: str, names: Names) -> None:
 
 
 def record_parameters(project: Project, files: dict[str, Names]) -> None:
-    """Record the kind of each parameter for which every call in the project passes the same kind."""
+    """Record the kind of each parameter for which all visible arguments in the project have the same kind."""
     from viaduct.migration.values import Values
 
     values = {path: Values(names, project) for path, names in files.items()}

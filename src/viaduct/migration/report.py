@@ -160,7 +160,7 @@ def make_rules_section(summary: Summary) -> list[Section]:
         for name, counts in summary.rules.items()
     ]
     columns = ["rule", *STATUS_WORDS.values(), "what it does"]
-    return [Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)])] if rows else []
+    return [Section("Rules", "docs/rules.md explains them, except engine.*.", [Table(columns, rows)])] if rows else []
 
 
 def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
@@ -217,7 +217,8 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
 
 def make_diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     comments = [make_comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
-    left, right = ([(printable_text(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
+    sides = (row.old_pieces, row.new_pieces)
+    left, right = ([(printable_text(piece.text), piece.marked) for piece in side] for side in sides)
     return DiffRow(row.kind, row.old, row.new, left, right, comments)
 
 

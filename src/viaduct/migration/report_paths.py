@@ -35,7 +35,7 @@ def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path
 
 
 def check_report_path(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
-    """Raise BadValue for a folder, a path in no folder, a link, a script, and without `force` another existing file."""
+    """Raise BadValue for a folder, a path in no folder, a link, a script, or without `force` a file of another kind."""
     if os.path.isdir(report) or (out is not None and resolve_parent(report) == out.resolve()):
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):

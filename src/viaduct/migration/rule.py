@@ -183,7 +183,7 @@ class Site:
 
     @property
     def target(self) -> targets.Target:
-        """TargetName that `--to` names: it renders devices, backends and imports."""
+        """Target that `--to` names: it renders devices, backends and imports."""
         return targets.target_of(self.options)
 
     @property

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.migration.device_texts import is_device_name
+from viaduct.migration.engine import leave_undecodable
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
@@ -43,7 +44,10 @@ DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
 def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
-    """Yield the migrated configuration files of a project, those with findings; none with --mode patch."""
+    """Yield the migrated configuration files with changes or findings; none with --mode patch.
+
+    A file above MAX_BYTES is not read.
+    """
     if options.mode == "patch":
         return  # the patch replaces device strings while the script runs
     for path in list(walk.other_files):
@@ -57,11 +61,11 @@ def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
 
 
 def migrate(path: str, data: bytes, options: Options) -> FileResult:
-    """Migrate one configuration file; a file that is not UTF-8 stays unchanged."""
+    """Migrate one configuration file; one that is not UTF-8 stays unchanged and is reported."""
     try:
         text = data.decode()
-    except UnicodeDecodeError:
-        return FileResult(path, data, data)
+    except UnicodeDecodeError as error:
+        return leave_undecodable(path, data, error)
     migration = SettingsMigration(path, options)
     old = text.split("\n")
     after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])

@@ -5,8 +5,9 @@
 
 CUDA_VISIBLE_DEVICES stays as it is in comments, and in printed text except `$CUDA_VISIBLE_DEVICES`. It stays in the
 whole script if one of its lists of devices is not valid on the card; the list is then reported. Other variables of CUDA
-and NCCL are reported. The value of an option is changed if a PyTorch script of the project declares the option for a
-device or a backend, else reported. Findings name the rules that do the same in Python.
+and NCCL are reported. An option whose value is a CUDA device or `nccl` gets a new value if a PyTorch script of the
+project declares the option for a device or a backend; else it is reported. Findings name the rules that do the same in
+Python.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from viaduct.cards.environment import (
 )
 from viaduct.cards.limits import Risk
 from viaduct.migration.device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
-from viaduct.migration.engine import make_unparsable_finding
+from viaduct.migration.engine import leave_undecodable
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.lookups import last_name
 from viaduct.migration.options import Options
@@ -39,7 +40,7 @@ from viaduct.migration.project import Project
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
-from viaduct.migration.source import Undecodable, lines_of
+from viaduct.migration.source import lines_of
 from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
@@ -95,9 +96,7 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> FileR
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        undecodable = Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}")
-        finding = replace(make_unparsable_finding(path, undecodable), risk="low")
-        return FileResult(path, data, data, (finding,) if b"CUDA" in data else ())
+        return leave_undecodable(path, data, error)
     migration = (AnyShellMigration if options.to == "any" else ShellMigration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))

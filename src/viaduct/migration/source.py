@@ -63,6 +63,13 @@ class Undecodable(Unparsable):
     remedy_zh = "请另存为 UTF-8,或在首行声明其编码(# -*- coding: gbk -*-)"
 
 
+class UndecodableText(Undecodable):
+    """The bytes of a file other than Python, such as a shell script, are not UTF-8."""
+
+    remedy = "save it as UTF-8"
+    remedy_zh = "请另存为 UTF-8"
+
+
 class NotText(Undecodable):
     """The bytes are binary data, although the file is named like a script."""
 

@@ -43,6 +43,7 @@ class CardTarget:
         return english.format(card=self.card), chinese.format(card=self.card)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the code for the card without a number; `at`: where it is written, by default at the site."""
         return f'"{self.card.device}"'
 
     def describe_device(self, number: str = "") -> str:
@@ -70,6 +71,7 @@ class CardTarget:
         return '"cpu"'
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
+        """Return the code for the collective backend; `at` as for `render_device`."""
         return f'"{self.card.backend}"'
 
     def render_backend_text(self, site: Site, literal: ast.Constant) -> str | None:

@@ -85,8 +85,8 @@ def render_side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
 
 RENDER_ROW: dict[str, Callable[[AlignedLine], Text]] = {
     " ": lambda row: Text(f" {printable_text(row.old_text)}"),
-    "-": lambda row: render_side("-", row.left, "red"),
-    "+": lambda row: render_side("+", row.right, "green"),
+    "-": lambda row: render_side("-", row.old_pieces, "red"),
+    "+": lambda row: render_side("+", row.new_pieces, "green"),
 }
 
 

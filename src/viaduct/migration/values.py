@@ -3,7 +3,8 @@
 A kind is a string: one that `kind_of_call` returns, `object:` with a class of the project, or `tuple:` with the kinds
 of the elements. None: the text does not show the kind. The kind of a call follows from the function or method. The kind
 of a name follows from all its assignments in the scope, the kind of a parameter from all arguments that the project
-passes for it. A parameter is also a dataset if the function uses it as only a TensorFlow dataset can be used.
+passes for it. A parameter is also a dataset if it is annotated as one, or if the function uses it as only a TensorFlow
+dataset can be used.
 """
 
 from __future__ import annotations

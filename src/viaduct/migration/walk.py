@@ -1,6 +1,6 @@
 """Find the files of a project that are migrated, copied, or left out with a reason.
 
-Links are not followed. Files that git ignores, virtual environments and caches are left out.
+Links are not followed. Files that git ignores, virtual environments, caches and the like are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SkippedPath:
 
     @property
     def is_deliberate(self) -> bool:
-        """True for paths that a fresh clone would not contain or that --exclude names."""
+        """True for caches and the like, virtual environments, files that git ignores, and those of --exclude."""
         return self.reason in DELIBERATE_REASONS
 
     def reason_in(self, language: str) -> str:
@@ -82,9 +82,7 @@ class Walk:
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # by --exclude: copied unchanged
     skipped: list[SkippedPath] = field(default_factory=list)
-    interrupted_folders: list[str] = field(
-        default_factory=list
-    )  # subfolders with a STATE_FOLDER of a migration in place
+    interrupted_folders: list[str] = field(default_factory=list)  # subfolders in which there is a STATE_FOLDER
     is_single_script: bool = False  # the user gave one script instead of a folder
 
     def read(self, path: str, max_bytes: int | None = None) -> bytes | None:

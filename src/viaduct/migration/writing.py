@@ -22,7 +22,7 @@ from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
 LARGE_BYTES = 1 << 18
-"""With `link_data`, a file above this is linked, not copied."""
+"""With `link_data`, which `viaduct carry` sets, a file above this is linked, not copied."""
 MANY_FILES = 100
 """With `link_data`, a folder with more files than this and no script is linked."""
 MANY_DATA_FILES = 1000
