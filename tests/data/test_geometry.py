@@ -11,8 +11,8 @@ from viaduct.data import geometry, references, sample_crop
 from viaduct.data.geometry import (
     Axis,
     CropSampler,
-    central_axis,
-    largest_shrink,
+    find_largest_shrink,
+    make_central_axis,
     mirror_after,
     mirror_before,
     resample,
@@ -191,12 +191,12 @@ def test_the_central_box_is_tensorflows_crop_and_resize(name: str, implementatio
     image = photograph(name)
     boxes = np.array([[0.1, 0.1, 0.9, 0.9]], np.float32)
     theirs = tensorflow().image.crop_and_resize(image[None], boxes, [0], [224, 224]).numpy()[0]
-    ours = resample(image, central_axis(image.shape[0], 0.8, 224), central_axis(image.shape[1], 0.8, 224))
+    ours = resample(image, make_central_axis(image.shape[0], 0.8, 224), make_central_axis(image.shape[1], 0.8, 224))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-5)
 
 
 def test_one_pixel_can_be_seen_as_many() -> None:
-    assert (resample(np.full((1, 1, 3), 9, np.uint8), stretch_axis(0, 1, 5), central_axis(1, 0.8, 5)) == 9).all()
+    assert (resample(np.full((1, 1, 3), 9, np.uint8), stretch_axis(0, 1, 5), make_central_axis(1, 0.8, 5)) == 9).all()
 
 
 def test_results_go_where_they_are_wanted(implementation: str) -> None:
@@ -216,8 +216,8 @@ def test_numpy_and_the_compiled_one_agree_to_rounding() -> None:
 
 @pytest.mark.parametrize(("length", "shrink"), [(447, 1), (448, 2), (895, 2), (896, 4), (1792, 8), (5000, 8)])
 def test_nothing_shrinks_below_the_target(length: int, shrink: int) -> None:
-    assert largest_shrink(stretch_axis(0, length, 224), stretch_axis(0, 9000, 224)) == shrink
-    assert largest_shrink(stretch_axis(0, 9000, 224), stretch_axis(0, length, 224)) == shrink
+    assert find_largest_shrink(stretch_axis(0, length, 224), stretch_axis(0, 9000, 224)) == shrink
+    assert find_largest_shrink(stretch_axis(0, 9000, 224), stretch_axis(0, length, 224)) == shrink
 
 
 def test_places_in_a_shrunk_image_are_the_same_places() -> None:
@@ -234,7 +234,7 @@ def test_a_shrunk_axis_stays_inside() -> None:
         for axis in (
             stretch_axis(0, 451, 20),
             mirror_before(stretch_axis(7, 444, 20), 7, 444),
-            central_axis(451, 0.8, 20),
+            make_central_axis(451, 0.8, 20),
         ):
             low, high = shrink_axis(axis, factor, length).pixel_range
             assert 0 <= low < high <= length

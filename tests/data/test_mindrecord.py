@@ -47,9 +47,9 @@ def test_rows_are_read_at_random_without_the_index_file(tmp_path: Path) -> None:
     file = MindRecordFile(write_mindrecord(tmp_path / "a.mindrecord", SCHEMA, wanted))
     assert (len(file), str(file.schema["data"]), file.blob_fields) == (60, "bytes", ["data"])
     for row in (59, 0, 31, 7):
-        assert bytes(file.blob(row, "data")) == wanted[row]["data"]
-        assert file.values(row) == {"file_name": f"{row}.jpg", "label": row % 3}
-    assert bytes(pickle.loads(pickle.dumps(file)).blob(8, "data")) == wanted[8]["data"]
+        assert bytes(file.read_blob(row, "data")) == wanted[row]["data"]
+        assert file.read_values(row) == {"file_name": f"{row}.jpg", "label": row % 3}
+    assert bytes(pickle.loads(pickle.dumps(file)).read_blob(8, "data")) == wanted[8]["data"]
 
 
 def test_arrays_and_several_blobs_are_taken_apart(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
         try:
             file = MindRecordFile(tmp_path / "a.mindrecord")
             for row in range(min(len(file), 10)):
-                file.blob(row, "data")
-                file.integer(row, "label")
+                file.read_blob(row, "data")
+                file.read_integer(row, "label")
         except ViaductError:
             pass
 
@@ -244,4 +244,4 @@ def test_an_array_of_labels_that_is_cut_off_is_named_with_its_row(tmp_path: Path
     stored[2]["label"] = b"\0\0\0\1"  # one value, and then nothing
     file = MindRecordFile(write_mindrecord(tmp_path / "a.mindrecord", schema, stored))
     with pytest.raises(BadRecord, match=r"record 2 at byte [\d,]+: in its field 'label' an array .* does not end"):
-        file.integer(2, "label")
+        file.read_integer(2, "label")

@@ -90,7 +90,7 @@ def test_labels_that_begin_with_1_and_need_one_output_more_say_so(folder: Path) 
     with pytest.raises(BadRecord) as caught:
         _ = Records(global_batch=4, size=8, classes=3).load(folder).train.labels
     (hint,) = caught.value.hints
-    assert "begin with 1" in hint
+    assert "no label 0" in hint
     assert hint.endswith("--classes 4, or --set data.label_shift=-1.")
 
 

@@ -11,7 +11,7 @@ import simplejpeg
 from viaduct.data.geometry import resample
 from viaduct.data.png import encode_png
 from viaduct.data.preprocess import prepare_image
-from viaduct.data.views import central_four_fifths, central_seven_eighths, scale_to_shorter_side
+from viaduct.data.views import crop_central_four_fifths, crop_central_seven_eighths, scale_to_shorter_side
 
 from .photographs import tensorflow
 
@@ -39,7 +39,7 @@ def test_the_centre_is_cut_from_the_shorter_side_at_eight_sevenths_of_the_size()
     assert (view == 255).all()
 
 
-@pytest.mark.parametrize(("view", "share"), [(central_four_fifths, 0.8), (central_seven_eighths, 0.875)])
+@pytest.mark.parametrize(("view", "share"), [(crop_central_four_fifths, 0.8), (crop_central_seven_eighths, 0.875)])
 def test_a_central_part_is_symmetric_and_of_its_share(view: Any, share: float) -> None:
     for side in (80, 240):
         ramp = np.repeat(np.arange(side, dtype=np.uint8)[:, None, None], 3, axis=2).repeat(side, axis=1)

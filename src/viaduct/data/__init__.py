@@ -1,6 +1,6 @@
 """Images: their sources, the order in which they are used, and their batches.
 
-    source.py            the data of a recipe, and the arrays that it loads
+    source.py            base classes of a recipe's `data`, and of the image arrays that it loads
     shapes.py            the built-in set, drawn from silhouettes.py; cifar10.py and fashion_mnist.py: sets in files
     order.py             sample order and random draws, pure functions of the position
     batches.py           batches of a split in arrays, on the device (imports torch); prefetch.py: threads for them
@@ -17,9 +17,9 @@
     record_batches.py    batches of these (imports torch)
     index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py
     mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
-    build.py             TFRecords from images (origins.py); check.py, sheet.py, fetch.py: other verbs of `viaduct data`
+    build.py             TFRecords from images (origins.py); check.py, sheet.py, fetch.py: the other data verbs
     synthetic.py         noise instead of images; synthetic_batches.py: its batches (imports torch)
-    notices.py           lines on stderr and texts of messages; output_files.py: output files of verbs
+    notices.py           lines on stderr and parts of messages; output_files.py: writing the --out file of a verb
 
 `preprocess` and `sample_crop` are public and stable. They are imported at their first use.
 """

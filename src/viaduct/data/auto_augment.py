@@ -3,13 +3,13 @@
     imagenet             AutoAugment's policy for ImageNet (Cubuk et al. 2018, arXiv:1805.09501, table 9)
     cifar10              AutoAugment's policy for CIFAR-10 (table 7)
     randaugment          two operations drawn from fourteen, at magnitude 9 of 10 (Cubuk et al. 2019, arXiv:1909.13719)
-    randaugment-N-M      N operations at magnitude M, 0 to 30
+    randaugment-N-M      N operations, 1 to 14, at magnitude M, 0 to 30
 
 AutoAugment draws one of 25 pairs of operations. Each operation has a probability and a magnitude, from 0 to 10 in the
 paper. Posterize keeps 8 to 4 bits, as in the paper (the authors' code differs); shifts are relative to the side.
-A policy is applied to uint8 images, before changes of colour and normalisation: to records after cropping, mirroring
-and resizing, to images in arrays after cropping and mirroring. Its random draws do not change those of crop and
-mirroring.
+A policy is applied to uint8 images, before changes of colour and normalisation: to images in files (records.py) after
+cropping, mirroring and resizing, to images in arrays after cropping and mirroring. Its random draws do not change those
+of crop and mirroring.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def apply_one_pair(
     image: Pixels,
     generator: np.random.Generator,
 ) -> Pixels:
-    """Apply AutoAugment: one pair of operations."""
+    """Apply AutoAugment: one randomly drawn pair of operations, each with its probability."""
     draws = generator.random(5)  # the pair; then for each operation: whether it is applied, and its sign
     pair = pairs[int(draws[0] * len(pairs))]
     for (name, probability, magnitude), draw, sign_draw in zip(pair, draws[1::2], draws[2::2], strict=True):
@@ -131,7 +131,7 @@ def apply_one_pair(
 
 
 def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
-    """Apply RandAugment: `count` operations of equal strength."""
+    """Apply RandAugment: `count` operations drawn from the fourteen, all of equal strength."""
     for choice, sign_draw in generator.random((count, 2)):
         image = OPERATIONS[RANDAUGMENT[int(choice * len(RANDAUGMENT))]](image, strength, choose_sign(sign_draw))
     return image

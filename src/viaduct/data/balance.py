@@ -18,7 +18,7 @@ SHOWN_CLASSES = 3  # how many of the smallest classes, and of the largest, a not
 
 
 def compute_quotas(labels: Labels, strength: float) -> tuple[Labels, Labels, npt.NDArray[np.float64]]:
-    """Return the classes, the number of images of each, and how many of them an epoch uses."""
+    """Return the classes, the number of images of each, and how many images of it an epoch is to use (a fraction)."""
     classes, counts = np.unique(labels, return_counts=True)
     weights = counts.astype(np.float64) ** (1 - strength)
     return classes, counts.astype(np.int64), weights * (len(labels) / weights.sum())
@@ -44,7 +44,10 @@ def draw_balanced_order(labels: Labels, strength: float, seed: int, epoch: int) 
 
 
 def describe_balance(labels: Labels, strength: float, names: dict[int, str]) -> str:
-    """Describe how many images an epoch uses of the smallest and the largest classes."""
+    """Describe how many images an epoch uses of the smallest and the largest classes.
+
+    `names` are class names by label; a label without one is shown as a number.
+    """
     classes, counts, quotas = (array.tolist() for array in compute_quotas(labels, strength))
     lines = [
         f"{names.get(label, f'class {label}')}: {count:,} → {f'{quota:,.1f}'.removesuffix('.0')} (x{quota / count:.2f})"

@@ -5,8 +5,9 @@
             ...
 
 A split that fits into `resident_limit` bytes stays on the device and is augmented there. A larger split, or a training
-split with an auto_augment policy, stays in host memory: threads read and crop its images, which are copied as uint8 and
-normalised on the device. The batches do not depend on `workers`, `prefetch` or the step at which an epoch starts.
+split with an auto_augment policy, stays in host memory: its images are read and cropped there, by `workers` threads if
+there are any, then copied as uint8 and normalised on the device. The batches do not depend on `workers`, `prefetch` or
+the step at which an epoch starts.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Batch(NamedTuple):
 
     images: Tensor  # N,3,H,W float32 channels_last, normalised, on the device
     labels: Tensor  # N int64, on the device
-    mask: Tensor | None  # bool, False for images that only fill the last batch of an evaluation; None: all count
+    mask: Tensor | None  # N bool, False for images that only fill the last batch of an evaluation; None: all are True
     index: Tensor  # type: ignore[assignment]  # N int64: positions in the split; hides tuple.index
 
 
@@ -60,7 +61,7 @@ class RankShare:
     parts: int = 1  # gradient accumulation steps; each part of a training batch is divided among the ranks
     # Mixup mixes image i of a part with image i counted from its end: True gives both to the same rank.
     keeps_mixup_pairs: bool = False
-    ranks_on_machine: int = 1  # including this one
+    ranks_on_machine: int = 1  # number of ranks on this machine, which share its cores
 
     def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
         """Return the global batch size, in evaluation rounded up to a multiple of ranks, and this rank's positions."""
@@ -189,7 +190,7 @@ class Batches(BatchStream):
         self._closed = False
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
-            print_notice(describe_balance(split.labels, images.balance, {}))
+            print_notice(describe_balance(split.labels, images.balance, names={}))
 
     def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         if self._closed:
@@ -288,7 +289,10 @@ def check_labels(labels: Labels, classes: int) -> None:
 
 
 def find_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
-    """Return the mask of a batch, True where the sorted `positions` are below `remaining`; None if it is all True."""
+    """Return the mask of a batch, True for the images of the split; None if it is all True.
+
+    `positions` are the rank's, sorted; only the first `remaining` positions of the global batch have such images.
+    """
     count = int(np.searchsorted(positions, remaining))
     return None if count == len(positions) else torch.arange(len(positions), device=device) < count
 

@@ -1,6 +1,6 @@
 """Sharded TFRecords built from images: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
 
-    build_records("photos/", "records/", on_progress=lambda done, total: ...)
+    build_records("photos/", "records/")
 
 JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
 of every class), the shuffled order and the shards (files of records). A shard gets its name only when it is complete,
@@ -8,8 +8,9 @@ so a build that was killed can be run again: it writes the missing shards, with 
 images and options; a build with other images or options into the same folder is refused.
 
 By default labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes.
-Most networks leave output 0 unused. ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused, so it
-cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
+Output 0 then has no class. Recipes with `label_shift=-1`, such as those of ResNet-50 v1.5, subtract 1 from the label
+again; they cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in
+TF-Slim.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class BuildPlan:
     """Contents of every shard, decided before anything is written."""
 
     shards: Sequence[Shard]
-    labels: dict[str, int]  # class name to label
+    labels: dict[str, int]  # label of each class name
     manifest: dict[str, object]  # the content of build.json
     train: int  # number of training images
     validation: int  # number of validation images
@@ -73,7 +74,7 @@ class BuildResult:
     validation: int  # number of validation images
     written: int  # number of shards that this build wrote
     kept: int  # number of shards that were there already
-    labels: dict[str, int]  # class name to label
+    labels: dict[str, int]  # label of each class name
     truncated: Sequence[str] = ()  # names of JPEGs without an end marker in the shards that this build wrote
 
 
@@ -93,8 +94,9 @@ def build_records(
     """Build records, or continue a build that was stopped.
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). If it has no
-    validation images, `validation_share` of every class is set aside. By default a shard has about 128 MiB. A truncated
-    JPEG is stored and listed in the result; with `strict` it is an error. `on_progress(done, total)` counts images.
+    validation images, `validation_share` of every class is set aside. By default a shard has at most about 128 MiB. A
+    truncated JPEG is stored and listed in the result; with `strict` it is an error. `on_progress(done, total)` counts
+    images.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -168,7 +170,7 @@ def make_plan(
 
 
 def assign_labels(origin: Origin, first_label: int) -> dict[str, int]:
-    """Return the label of each class name, in label order; numeric class names are their own labels."""
+    """Return the label of each class name, in label order; numeric class names of lists are their own labels."""
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
             raise BadData(f"{origin.path}: the class name {name!r} would not survive in {LABELS_FILE}.")
@@ -213,13 +215,13 @@ def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "ord
 
 
 def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:
-    """Return the number of shards: as requested, or by total size; never more than there are images."""
+    """Return the number of shards: as requested, or by total size; never more than images or MAX_SHARDS."""
     by_size = -(-sum(image.size for image in images) // SHARD_BYTES)
     return min(requested or max(by_size, 1), len(images), MAX_SHARDS)
 
 
 def summarise_source(origin: Origin) -> dict[str, object]:
-    """Return counts, and a digest of names, classes, sizes and times, which changes if the images change."""
+    """Return counts, and a digest of names, classes, sizes and modification times, which shows changed images."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -259,6 +261,7 @@ def refuse_other_build(out: Path, plan: BuildPlan) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, object]:
+    """Return the content of build.json, with keys of older versions renamed; {} if it is no JSON object."""
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -320,7 +323,7 @@ def explain_write_errors(out: Path) -> Iterator[None]:
 
 
 class StoppedEarly(Exception):
-    """Raised in a thread that stops because another shard failed."""
+    """Raised in a thread that stops because another shard failed or the build was interrupted."""
 
 
 class Builder:

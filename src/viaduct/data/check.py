@@ -1,11 +1,11 @@
-"""Checks of record files: checksums, schema, labels, images, balance, duplicates, shard sizes.
+"""Checks of TFRecord and MindRecord files: checksums, schema, labels, images, balance, duplicates, sizes of files.
 
     report = check_records("records/", deep=True, decode=decode_jpeg)
     report.findings, report.shards, report.errors
 
 A finding is an error or a warning. Errors are: corrupt, undecodable or mislabelled records; missing, damaged or
 compressed files; no training files; and a split whose files have no records. With `deep` every image is decoded,
-otherwise only the first bytes of each are checked.
+otherwise only the first bytes of each are checked. A shard is one file of a split.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from viaduct.extras import MissingExtra
 
 Severity = Literal["error", "warning"]
 Progress = Callable[[int, int], None]
-Decode = Callable[[bytes], object]
+Decode = Callable[[bytes], object]  # raises any error if the image cannot be decoded
 
 MAX_FINDINGS_PER_FILE = 20  # of each severity
 MAX_CLASS_RATIO = 10  # images in the largest class to those in the smallest; above it a warning
@@ -47,7 +47,7 @@ class Finding:
     """Problem found by the check."""
 
     severity: Severity
-    kind: str  # such as corrupt, undecodable, mislabelled, imbalance, duplicates
+    kind: str  # what is wrong, such as corrupt, undecodable, mislabelled, imbalance, duplicates
     where: str  # a split, "both splits", a path, or a record with its file, number and byte offset
     message: str
 
@@ -103,7 +103,8 @@ def check_records(
     """Check both splits of a folder in `workers` threads; `deep` decodes every image with `decode`.
 
     Labels must be in labels.txt, if there is one. `classes` is the number of classes or of a network's outputs: for
-    labels 1 to 1,000, as in ImageNet's records, both 1,000 and 1,001 pass. `on_progress(done, total)` counts bytes.
+    labels 1 to 1,000, as in ImageNet's records, 1,001 is right and 1,000 a warning. `on_progress(done, total)` counts
+    bytes.
     """
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
@@ -217,7 +218,7 @@ class Checker:
         for row in range(len(file)):
             shard.records += 1
             try:
-                fields = ImageFields(file.blob(row, image), file.integer(row, label), "", NO_BOXES)
+                fields = ImageFields(file.read_blob(row, image), file.read_integer(row, label), "", NO_BOXES)
             except BadData as error:
                 reason = error.reason if isinstance(error, BadRecord) else error.message
                 add_corrupt(shard, folder.make_error(row, reason), reason)
@@ -225,7 +226,7 @@ class Checker:
                 self._check_fields(shard, fields, partial(describe_row, shard, folder, row))
 
     def _check_fields(self, shard: ShardCheck, fields: ImageFields, describe_place: Callable[[], str]) -> None:
-        """Check label, image and boxes of a record; `describe_place` returns the place for a finding."""
+        """Check label, image and boxes of a record; `describe_place` returns where it is, for a finding."""
         shard.fingerprints.append(compute_fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         label_error = self._find_label_error(fields.label)
@@ -248,7 +249,7 @@ class Checker:
         if self.names and label not in self.names:
             return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
         if self.classes is not None:
-            # Labels begin with 1 unless labels.txt names a 0. Without labels.txt, labels 0 to `classes` pass here;
+            # Labels begin with 1 unless labels.txt names a label 0. Without labels.txt, 0 to `classes` pass here;
             # `find_missing_output` reports them if both 0 and `classes` occur.
             last = self.classes - 1 if 0 in self.names else self.classes
             if label > last:
@@ -268,7 +269,7 @@ class Checker:
 
 
 def compute_fingerprint(encoded: memoryview) -> int:
-    """Return CRC-32C and CRC-32 of an image as one 64-bit number; five times as fast as a cryptographic hash."""
+    """Return CRC-32C and CRC-32 of an image file as one 64-bit number; five times as fast as a cryptographic hash."""
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 

@@ -26,7 +26,7 @@ FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257
 
 @dataclass(frozen=True)
 class SaturationChange:
-    """Change of brightness, contrast and saturation."""
+    """Change of brightness, contrast and saturation; 1 leaves contrast or saturation unchanged."""
 
     brightness: float  # -0.4 to 0.4, added on the 0..255 scale: almost no effect, a mistake of the reference
     contrast: float
@@ -45,11 +45,11 @@ def draw_saturation_change(generator: np.random.Generator) -> SaturationChange:
 
 @dataclass(frozen=True)
 class ChromaChange:
-    """Change of brightness and of the two chroma axes, on the scale of 0..1."""
+    """Change of brightness and of the two chroma axes, on the scale of 0..1; 0 leaves each unchanged."""
 
     brightness: float
-    blue: float
-    red: float
+    blue: float  # added to Cb, the blue-difference chroma
+    red: float  # added to Cr
 
     def __call__(self, image: Floats) -> Floats:
         shift = (1.402 * self.red, -0.344136 * self.blue - 0.714136 * self.red, 1.772 * self.blue)
@@ -66,7 +66,7 @@ def draw_chroma_change(generator: np.random.Generator) -> ChromaChange:
 class ColourRanges(NamedTuple):
     """Largest changes of colour, given by the recipe with data.increased_aug=on."""
 
-    brightness: float  # largest change, in grey levels of 255: the default 0.3 has almost no effect, as in a reference
+    brightness: float  # largest change, in grey levels of 0..255: the recipe's default of 0.3 has almost no effect
     contrast: float  # the smallest factor; the largest is two minus this
     saturation: float  # the smallest factor; the largest is two minus this
     hue: float  # largest rotation, as a fraction of half a circle
@@ -76,8 +76,8 @@ class ColourRanges(NamedTuple):
 class YiqChange:
     """Change of brightness, of hue and saturation in YIQ, and of contrast."""
 
-    brightness: float
-    hue: float  # radians
+    brightness: float  # added on the 0..255 scale
+    hue: float  # rotation of the two chroma axes in radians
     saturation: float
     contrast: float
 
@@ -98,7 +98,7 @@ def draw_yiq_change(generator: np.random.Generator, ranges: ColourRanges) -> Yiq
 
 
 def make_yiq_rotation(hue: float, saturation: float) -> Floats:
-    """Return the matrix that rotates and scales the two chroma axes, as adjust_hsv_in_yiq does."""
+    """Return the matrix that rotates (by `hue` radians) and scales the chroma axes, as adjust_hsv_in_yiq does."""
     cosine, sine = saturation * math.cos(hue), saturation * math.sin(hue)
     rotation = np.array([[1, 0, 0], [0, cosine, sine], [0, -sine, cosine]])
     matrix: Floats = (TO_YIQ @ rotation @ FROM_YIQ).astype(np.float32)
@@ -136,5 +136,5 @@ def scale_saturation_in_numpy(image: Floats, factor: float) -> None:
 
 
 def repeat_over_row(channels: Floats, image: Floats) -> Floats:
-    """Repeat three numbers for each pixel of a row: numpy adds a row ten times as fast as three numbers."""
+    """Repeat three numbers, one a channel, for each pixel of a row: numpy adds a row ten times as fast as these."""
     return np.tile(channels, (image.shape[1], 1))

@@ -16,5 +16,5 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 def crc32c(data: Buffer) -> int:
     """Return the checksum of the data."""
-    # google_crc32c accepts bytes and arrays, but no memoryviews; making an array copies nothing.
+    # google_crc32c accepts bytes and arrays, but neither memoryview nor bytearray; making an array copies nothing.
     return int(google_crc32c.value(data if isinstance(data, bytes) else np.frombuffer(data, dtype=np.uint8)))

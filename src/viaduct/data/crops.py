@@ -1,12 +1,12 @@
 """Training crops of several TFRecords in one call of the C extension, which releases Python's global lock.
 
     preparer = make_crop_preparer(records, folder, normalised=False)  None if the extension cannot prepare these data
-    ready = preparer.prepare(numbers, positions, seed, epoch, out)    a mask: True for each image written to `out`
+    is_ready = preparer.prepare(numbers, positions, seed, epoch, out) a mask: True for each image written to `out`
 
 An image in `out` is bit for bit that of `preprocess.prepare_image`. The caller prepares the other images with
 `prepare_image`: those of damaged or unusual records and, with data.decode=fast, those with a crop that is shrunk during
-decoding. `prepare_image` needs Python's global lock for 90 µs an image, which limits 16 threads to 5,700 images/s; with
-one call for several images they reach 17,400 (measured with a sleep of 0.85 ms in place of decoding).
+decoding. `prepare_image` holds Python's global lock for 90 µs an image. 16 threads that call it for each image reach
+5,700 images/s, with one call for several images 17,400 (measured with a sleep of 0.85 ms in place of decoding).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLOUR_CODES: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chro
 
 
 class CropPreparer:
-    """Prepares training crops of the records of one folder."""
+    """Prepares training crops of the records of one folder; `records` is the recipe's `data`."""
 
     def __init__(self, compiled: Callable[..., None], folder: RecordFolder, records: Records, normalised: bool) -> None:
         size, fast = records.size, records.decode == "fast"
@@ -53,7 +53,7 @@ class CropPreparer:
         self._colours = COLOUR_CODES[None if records.increased_aug == "off" else reference.recolour]
 
     def prepare(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Mask:
-        """Write training crops of the records `numbers`, for these `positions` of the epoch, to `out`.
+        """Write training crops of the records with these numbers, at these positions of the epoch, to `out`.
 
         Return a mask that is True for the crops that were written.
         """
@@ -63,7 +63,8 @@ class CropPreparer:
             handles = [folder.open_file(file) for file in files]  # these references keep the files open during the call
         except BadData:  # the caller then prepares the records one by one, which raises this error again
             return is_ready
-        requests = np.empty((len(numbers), 4), dtype=np.int64)  # file descriptor, offset, length, position in the epoch
+        # File descriptor, offset and length of the record's data, position in the epoch.
+        requests = np.empty((len(numbers), 4), dtype=np.int64)
         requests[:, 0] = [handle.descriptor for handle in handles]
         np.add(folder.offsets[numbers], HEADER.size, out=requests[:, 1])
         requests[:, 2] = folder.lengths[numbers]
@@ -76,7 +77,10 @@ class CropPreparer:
 
 
 def make_crop_preparer(records: Records, folder: Folder, *, normalised: bool) -> CropPreparer | None:
-    """Return the preparer for a folder; None if the extension is missing, or does not support the data or options."""
+    """Return the preparer for a folder; None if the extension is missing, or does not support the data or the recipe.
+
+    The extension has no auto_augment policies, no changes of colour with increased_aug=on, and no Pillow.
+    """
     compiled = region.find_function("prepare_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None

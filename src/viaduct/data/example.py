@@ -42,15 +42,16 @@ Encodable: TypeAlias = bytes | str | float | Sequence[bytes] | Sequence[str] | S
 
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3  # field numbers in a Feature
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
-MAX_LABEL_BYTES = 64  # limit of the list that contains the label
+MAX_LABEL_BYTES = 64  # limit of the encoded list that contains the label, one number
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 BOX_SIDES = tuple(b"image/object/bbox/" + side for side in (b"ymin", b"xmin", b"ymax", b"xmax"))
+# Sets of names, for `pick_features`.
 IMAGE_NAMES = frozenset((ENCODED, LABEL, TEXT, *BOX_SIDES))
 LABEL_NAMES = frozenset((LABEL,))
 FILENAME = b"image/filename"
 FILENAME_NAMES = frozenset((FILENAME,))
-FIRST_FIELD, SECOND_FIELD = 0x0A, 0x12  # first byte of a length-delimited field 1 and 2
+FIRST_FIELD, SECOND_FIELD = 0x0A, 0x12  # tag (first byte) of a length-delimited field 1 and 2
 MAX_NAME_LENGTH = 300  # characters of a name in messages
 NO_BOXES = np.empty((0, 4), np.float32)
 
@@ -82,7 +83,10 @@ def report_bad_message(decode: Callable[[Buffer], Decoded]) -> Callable[[Buffer]
 
 @report_bad_message
 def decode_image_fields(data: Buffer) -> ImageFields:
-    """Return the fields of the ImageNet schema; other features are skipped."""
+    """Return the fields of a record in the ImageNet schema; other features are skipped.
+
+    Raise `BadData` if the data are no example, or image or label are not a single value of the right kind.
+    """
     features = pick_features(memoryview(data), IMAGE_NAMES)
     text = read_byte_values(features, TEXT)
     return ImageFields(
@@ -95,7 +99,7 @@ def decode_image_fields(data: Buffer) -> ImageFields:
 
 @report_bad_message
 def decode_label(data: Buffer) -> int:
-    """Return the label alone."""
+    """Return the label alone; raise `BadData` as `decode_image_fields` does."""
     return read_label(pick_features(memoryview(data), LABEL_NAMES))
 
 
@@ -166,7 +170,10 @@ def pick_features_quickly(data: memoryview, names: frozenset[bytes]) -> dict[byt
 
 
 def read_list(data: memoryview) -> tuple[int, memoryview]:
-    """Return the kind of list in a `Feature` (0: none) and the list's message; of several kinds, the last is read."""
+    """Return the kind of list in a `Feature` (a key of KINDS; 0: none) and the encoded list.
+
+    If there are lists of several kinds, the last one counts, as in protobuf.
+    """
     kind, content = read_sole_field(data)
     if kind in KINDS:
         return kind, content
@@ -219,7 +226,7 @@ def unpack_varints(packed: npt.NDArray[np.uint8]) -> Int64s:
 
 
 def read_values(features: Mapping[bytes, memoryview], name: bytes, kind: int) -> memoryview:
-    """Return the list of a feature, which must be of this kind; empty if the feature is missing."""
+    """Return the encoded list of a feature, which must be of this kind; empty if the feature is missing."""
     stored, values = read_list(features[name]) if name in features else (0, memoryview(b""))
     if stored not in (0, kind):
         raise BadData(f"{name.decode()} holds {KINDS[stored]}, expected {KINDS[kind]}.")

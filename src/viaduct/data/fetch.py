@@ -1,4 +1,4 @@
-"""Download of public image sets, verified by checksums; a download that broke off is continued.
+"""Download of the public image sets CIFAR-10 and Fashion-MNIST, verified by checksums; interrupted ones are continued.
 
     fetch("cifar10", Path("data"))                                    -> data/cifar-10-batches-bin
     fetch("fashion-mnist", Path("data"), source="http://mirror/set/") -> data
@@ -8,7 +8,7 @@ Files in the folder besides the set itself:
     NAME.part         the part of a file that was downloaded so far
     NAME.part.json    its address and version; if the server has another version, the download starts over
     NAME.bad          a file with a wrong checksum, kept for inspection
-    MD5SUMS           checksums of CIFAR-10's unpacked files, for `md5sum -c` and for the next fetch; it is beside them
+    MD5SUMS           beside CIFAR-10's unpacked files: their checksums, for `md5sum -c` and for the next fetch
 
 A file gets its final name only when its checksum is right, so a fetch that was killed can be run again.
 """
@@ -98,7 +98,7 @@ SETS = {
 
 
 def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progress | None = None) -> Path:
-    """Download or copy a set into `out` unless it is complete there already, and return its folder.
+    """Download or copy a set into `out` unless `find_complete` finds it there, and return its folder.
 
     `source` is the address of a file or its folder, or a local file or folder; by default the set's public address.
     """
@@ -296,7 +296,7 @@ class BrokenConnection(Exception):
 
 @dataclass(frozen=True)
 class RemoteVersion:
-    """Version of a file on the server, from its headers; it shows if the file has changed between two requests."""
+    """Version of a file on the server, from the headers of a response; shows a change between two requests."""
 
     address: str
     validator: str | None  # ETag or date of modification
@@ -312,7 +312,7 @@ class RemoteVersion:
 
 
 def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -> Path:
-    """Download a file. If its checksum is wrong, keep it as NAME.bad and raise `BadData`."""
+    """Download a file into the folder `out`. If its checksum is wrong, keep it as NAME.bad and raise `BadData`."""
     target = out / form.name
     part = add_suffix(target, ".part")
     was_continued = receive_all(address, part, on_progress)
@@ -362,7 +362,7 @@ def describe_progress(part: Path) -> str:
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
     """Continue the part if the server still has the same version, otherwise start over; leave a complete part as it is.
 
-    Return True if an existing part was continued or complete.
+    Return True if an existing part was continued or complete. A failure that a retry may mend is a `BrokenConnection`.
     """
     begun = read_version(part)
     if begun is None or begun.address != address:
@@ -387,7 +387,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
 
 
 def connect(address: str, part: Path, received: int, begun: RemoteVersion | None) -> HTTPResponse:
-    """Request the file from byte `received` on, if the server still has the version that was begun."""
+    """Request the file from byte `received` on; with If-Range a server that has another version sends all of it."""
     headers = {"User-Agent": "viaduct", "Accept-Encoding": "identity"}
     if received:
         headers["Range"] = f"bytes={received}-"
@@ -406,7 +406,7 @@ def connect(address: str, part: Path, received: int, begun: RemoteVersion | None
 
 
 def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Return the error for an answer that is not the file: `BrokenConnection` if a retry may succeed."""
+    """Return the error for an HTTP status that is not a success: `BrokenConnection` if a retry may succeed."""
     if code == 416:  # the file on the server has no more bytes than the downloaded part
         delete_part(part)
         return BrokenConnection("the file there has changed")

@@ -32,8 +32,8 @@ Int64s = npt.NDArray[np.int64]
 
 VERSION = 2  # format of the stored table
 UNKNOWN_LABEL = np.iinfo(np.int64).min  # in place of a label that was not read yet
-CORRUPT_LABEL = UNKNOWN_LABEL + 1  # in place of the label of a record that cannot be read
-HEADER_READ_BYTES = 1 << 13  # how much is read at once: enough for the headers of several small records
+CORRUPT_LABEL = UNKNOWN_LABEL + 1  # in place of a label that cannot be read
+HEADER_READ_BYTES = 1 << 13  # read at once from a header on: of small records, the headers of several
 CANNOT_CONTINUE = (
     "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
@@ -61,7 +61,10 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index of a file, memory-mapped; None if none has the file's size and modification time."""
+    """Return the stored index of a file, memory-mapped.
+
+    None if no stored index is of the file's size and modification time, and in the present format without gaps.
+    """
     size, modified = read_size_and_time(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
@@ -121,7 +124,8 @@ def build_index(path: Path) -> FileIndex:
     damaged = np.flatnonzero(stored_crcs != masked_crcs(lengths))
     end = offsets[-1] + int(lengths[-1]) + OVERHEAD if offsets else 0
     if len(damaged) or end != size:
-        raise explain_damage(handle, path, int(damaged[0]) if len(damaged) else len(offsets) - 1, offsets, size)
+        record = int(damaged[0]) if len(damaged) else len(offsets) - 1  # the first damaged, or the truncated last one
+        raise explain_damage(handle, path, record, offsets, size)
     return FileIndex(np.array(offsets, dtype=np.int64), lengths.astype(np.int64))
 
 
@@ -160,7 +164,7 @@ def parse_headers(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArr
 
 @cache
 def make_crc_table() -> npt.NDArray[np.uint32]:
-    """Return the 256 table entries of byte-wise CRC-32C."""
+    """Return the 256 entries of the table for computing CRC-32C byte by byte."""
     entries = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         entries = entries >> np.uint32(1) ^ np.where(entries & 1, CRC_POLYNOMIAL, np.uint32(0))
@@ -202,6 +206,7 @@ class OpenFile:
             raise BadData(f"{path}: could not be opened: {error.strerror}.") from error
 
     def read(self, count: int, offset: int) -> bytes:
+        """Return `count` bytes from `offset` on, or fewer at the end of the file."""
         try:
             return os.pread(self.descriptor, count, offset)
         except OSError as error:
@@ -213,7 +218,10 @@ class OpenFile:
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:
-    """Write offset and total size of each record, as DALI's tfrecord2idx does, to `train-00000-of-01024.idx`."""
+    """Write offset and total size of each record to FILE.idx, as DALI's tfrecord2idx does; return the path.
+
+    It is written beside the file, or into `folder`.
+    """
     index_path = (folder or path.parent) / f"{path.name}.idx"
     sizes = index.lengths + OVERHEAD
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Class folders and lists of images as a training source, without building records first.
+"""Class folders and .csv lists of images as a training source, without building records first.
 
 Classes, labels and the choice of validation images are those of `viaduct data build` with its defaults.
 """
@@ -21,7 +21,10 @@ from viaduct.errors import BadData
 
 
 class ImageFolder:
-    """Images of a split by number, with the methods of `RecordFolder` (index.py) that batches use."""
+    """Images of a split by number, with the methods of `RecordFolder` (index.py) that batches use.
+
+    `labels` are the labels by class name.
+    """
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
@@ -38,7 +41,7 @@ class ImageFolder:
         return ImageFields(encoded, int(self._labels[number]), image.class_name, NO_BOXES)
 
     def read_labels(self, *, skip_bad: bool = False) -> Labels:
-        """Return the label of every image; `skip_bad` has no effect, because labels do not come from image files."""
+        """Return the label of every image; `skip_bad` has no effect, because no label can be unreadable here."""
         return self._labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadData:
@@ -57,7 +60,7 @@ class ImageFolder:
 
 
 def has_images(path: Path) -> bool:
-    """Return True for a .csv list of images, and for a folder that has subfolders but no TFRecord files."""
+    """Return True for the name of a .csv list, and for a folder that has subfolders but no TFRecord files."""
     if not path.is_dir():
         return path.suffix.lower() == ".csv"
     has_records = any(find_shard_sets(path, split) for split in SPLITS)
@@ -70,7 +73,7 @@ def read_class_names(path: Path) -> dict[int, str]:
 
 
 def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecordFolder:
-    """Open one split of records, class folders or a list."""
+    """Open one split ("train" or "validation") of TFRecords, MindRecords, class folders or a list."""
     if has_mindrecords(path):
         train_rows, validation_rows = open_mindrecord_splits(path)
         if split != "train":
@@ -85,7 +88,7 @@ def open_split(path: Path, split: str) -> RecordFolder | ImageFolder | MindRecor
 
 
 def open_image_splits(path: Path) -> tuple[ImageFolder, ImageFolder]:
-    """Open the training and the validation images."""
+    """Open the training and the validation images; without the latter, a share of every class is set aside for them."""
     origin = find_origin(path)
     labels = assign_labels(origin, FIRST_LABEL)
     train, validation = origin.train, origin.validation

@@ -1,12 +1,12 @@
 """Sampling of random crops, and bilinear resizing as in TensorFlow 1.
 
-    draw_crop(sampler, height, width, boxes, generator)          Crop(y, x, height, width), at random
+    draw_crop(sampler, height, width, boxes, generator)          a random Crop(y, x, height, width)
     axis = stretch_axis(start=10, length=300, size=224)          224 positions from pixel 10 to 309
     resample(image, rows_axis, columns_axis)                     float32, one pixel for each pair of positions
 
 An `Axis` has the positions along one direction at which an image is sampled: as many as the result has rows or columns.
 The functions for resizing, central crops and mirroring return one; `resample` then reads the pixels. As in TensorFlow,
-interpolation never uses pixels outside of the crop.
+interpolation uses no pixels outside of a random crop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the image
 
-ROWS_AT_ONCE = 32  # so that the data stay in a core's cache: 0.5 ms instead of 2.1 for 500x375 to 224x224
+# Rows of the result that numpy computes at a time, so that the data stay in a core's cache: 500x375 to 224x224 takes
+# 0.5 ms, with all rows at a time 2.1 ms.
+ROWS_AT_ONCE = 32
 
 
 class Crop(NamedTuple):
     """Rectangle of an image, in pixels."""
 
-    y: int
-    x: int
+    y: int  # first row
+    x: int  # first column
     height: int
     width: int
 
@@ -48,7 +50,8 @@ class CropSampler:
     ratio: tuple[float, float]  # range of width / height
     area: tuple[float, float]  # range, as fractions of the image's area
     uses_boxes: bool = False  # True: a crop must cover a part of an object
-    frame: int | None = None  # side of a square that the crop is drawn in and then stretched to the image; None: none
+    # Side of a square: the crop is drawn in it, and then stretched as the square is to the image. None: no square.
+    frame: int | None = None
     least_covered: float = 0.1  # share that the crop must cover of an object, or of the image if there are no boxes
     attempts: int = 100  # after these the full image is used
 
@@ -90,13 +93,16 @@ def draw_covering(
 def draw_with_ratio(
     sampler: CropSampler, height: int, width: int, ratio: float, generator: np.random.Generator
 ) -> Crop | None:
-    """Draw a crop of this ratio with a random height; None if its rounded sides are outside of the sampler's range."""
+    """Draw a crop of this width / height with a random height.
+
+    Return None if its rounded sides are outside of the sampler's range of areas, or do not fit the image.
+    """
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
     tallest = find_tallest(ratio, most_area, height, width)
     shortest = min(round(sqrt(least_area / ratio)), tallest)
     crop_height = shortest + draw_below(tallest - shortest + 1, generator)
     if crop_height * round(crop_height * ratio) < least_area:
-        crop_height += 1
+        crop_height += 1  # as TensorFlow does, where rounding left the range
     if crop_height * round(crop_height * ratio) > most_area:
         crop_height -= 1
     crop_width = round(crop_height * ratio)
@@ -120,12 +126,12 @@ def find_tallest(ratio: float, most_area: float, height: int, width: int) -> int
 
 
 def draw_below(choices: int, generator: np.random.Generator) -> int:
-    """Draw one of 0 .. choices - 1, or 0 if `choices` is 0; three times as fast as `generator.integers`."""
+    """Draw one of 0 .. choices - 1; return 0 if `choices` is below 1. Three times as fast as `generator.integers`."""
     return int(generator.random() * choices) if choices > 1 else 0
 
 
 def covers(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
-    """Return True if the crop covers at least this share of one object."""
+    """Return True if the crop covers at least the share `least` of one object."""
     return any(
         count_shared_pixels(crop, box) >= least * box.height * box.width
         for box in objects
@@ -150,10 +156,13 @@ def convert_to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
 
 
 class Axis(NamedTuple):
-    """Sampling positions along one direction of an image, each between two neighbouring pixels."""
+    """Sampling positions along one direction of an image, each between two neighbouring pixels.
 
-    first: Indices  # index of the pixel before each position
-    second: Indices  # index of the pixel after each position
+    At a border both pixels are the same. If the axis mirrors the image, the second may be the one before the first.
+    """
+
+    first: Indices  # index of one pixel of each pair
+    second: Indices  # index of the other
     fraction: Floats  # distance of each position from its first pixel, 0..1
 
     @property
@@ -188,16 +197,16 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
 
 @lru_cache(maxsize=64)
 def make_whole_numbers(begin: int, end: int) -> Floats:
-    """Return whole numbers as floats; read-only, because they are cached."""
+    """Return the whole numbers from `begin` to `end` - 1 as floats; read-only, because they are cached."""
     numbers = np.arange(begin, end, dtype=np.float32)
     numbers.flags.writeable = False
     return numbers
 
 
-def central_axis(length: int, fraction: float, size: int) -> Axis:
+def make_central_axis(length: int, fraction: float, size: int) -> Axis:
     """Resize the central `fraction` of `length` pixels to `size` positions, as `tf.image.crop_and_resize` does.
 
-    The first and the last position are at the two ends of this part.
+    The first and the last position are at the two ends of this part. A single position is at its first end.
     """
     begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
     step = (end - begin) * last / np.float32(max(size - 1, 1))
@@ -207,7 +216,7 @@ def central_axis(length: int, fraction: float, size: int) -> Axis:
 
 
 def mirror_before(axis: Axis, start: int, length: int) -> Axis:
-    """Return the axis for mirroring the crop before resizing."""
+    """Return the axis for mirroring a crop of `length` pixels from `start` on before resizing."""
     mirror_sum = 2 * start + length - 1  # the indices of a pixel and of its mirror image add up to this
     return Axis(mirror_sum - axis.first, mirror_sum - axis.second, axis.fraction)
 
@@ -221,7 +230,7 @@ def mirror_after(axis: Axis) -> Axis:
 
 
 def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
-    """Convert positions in an image to those in the image shrunk by `factor` to `length` pixels."""
+    """Convert positions in an image to those in the image that the decoder shrinks by `factor` to `length` pixels."""
     low, high = axis.pixel_range
     begin, last = max(low // factor, 0), min(-(-high // factor), length) - 1  # pixels of the smaller image
     position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), begin, last)
@@ -229,8 +238,11 @@ def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
     return Axis(first, np.minimum(first + 1, last), (position - first.astype(np.float32)).astype(np.float32))
 
 
-def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
-    """Return the largest factor, 8, 4, 2 or 1, at which the shrunk image still has a pixel for every position."""
+def find_largest_shrink(rows: Axis, columns: Axis) -> Shrink:
+    """Return the largest factor, 8, 4, 2 or 1, at which the shrunk image still has a pixel for every position.
+
+    The decoder computes only these factors.
+    """
     spacing = min(np.ptp(axis.positions) / max(axis.length - 1, 1) for axis in (rows, columns))
     factors: tuple[Shrink, ...] = (8, 4, 2)
     return next((factor for factor in factors if spacing >= factor), 1)
@@ -239,7 +251,7 @@ def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
 def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
     """Interpolate between the four pixels around each pair of positions: rows x columns x 3, float32.
 
-    The compiled function of `_lerp.c` releases Python's global lock.
+    The compiled function of `_lerp.c`, which is used if it was built, releases Python's global lock.
     """
     out = np.empty((rows.length, columns.length, 3), dtype=np.float32) if out is None else out
     lerp = find_compiled("_lerp", "lerp")
@@ -276,7 +288,7 @@ def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:
 
 
 def blend_columns(lines: Floats, across: Axis) -> Floats:
-    """Interpolate between the values of each line."""
+    """Interpolate between the values of each line: `lines` has one for each row of the result."""
     # No index is out of range; mode="clip" is faster because numpy does not check.
     blended = np.take(lines, across.first, axis=1, mode="clip")
     change = np.take(lines, across.second, axis=1, mode="clip")

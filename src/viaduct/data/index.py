@@ -36,9 +36,9 @@ from viaduct.data.shards import SPLITS, explain_nothing_found, list_record_files
 from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, describe_truncation, find_checksum_error
 from viaduct.errors import BadData
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # number of records (or files) done, and of all
 
-MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a process 1,024
+MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a process 1,024 open ones
 
 
 class Location(NamedTuple):
@@ -52,7 +52,7 @@ class Location(NamedTuple):
 
 
 class RecordFolder:
-    """Records of a split, over all its files, by number.
+    """Records of a split, over all its files, by number; raises `BadData` if there are none of its files.
 
     `check=False` does not verify the checksums of the data. Threads may read at the same time; a pickled copy opens the
     files again.
@@ -140,7 +140,8 @@ class RecordFolder:
     def read_labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every record, from the stored index or, the first time, from the records.
 
-        A damaged record raises `BadRecord`; with `skip_bad` its label is `CORRUPT_LABEL`.
+        A label that cannot be read raises `BadRecord`; with `skip_bad` it is `CORRUPT_LABEL`. Labels in the index are
+        not compared with the records.
         """
         if self._labels is None:
             files = range(len(self.files))
@@ -151,7 +152,7 @@ class RecordFolder:
         return self._labels
 
     def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
-        """Return the labels of one file from its stored index or, if it has none yet, from the records; store these."""
+        """Return the labels of one file from its stored index; if it has none yet, read them and store them there."""
         path, first, stop = self.files[file_number], self.starts[file_number], self.starts[file_number + 1]
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
@@ -178,7 +179,7 @@ class RecordFolder:
             return CORRUPT_LABEL
 
     def open_file(self, file_number: int) -> OpenFile:
-        """Return a file of the split, open; above MAX_OPEN_FILES the one that was opened first is released."""
+        """Return a file of the split, open; if MAX_OPEN_FILES are open, the one that was opened first is released."""
         handle = self._handles.get(file_number)
         if handle is None:
             with self._lock:
@@ -209,7 +210,7 @@ def index_records(
 ) -> list[Indexed]:
     """Build the index of every file of both splits that has no up-to-date index, or of all files with `rebuild`.
 
-    With `dali` or `dali_folder` also write DALI's form.
+    With `dali` also write DALI's form beside each file, with `dali_folder` into that folder.
     """
     folder = Path(folder)
     files = [file for split in SPLITS for file in list_record_files(folder, split)]

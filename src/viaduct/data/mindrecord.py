@@ -1,7 +1,7 @@
 """MindRecord files, MindSpore's record format, read without MindSpore.
 
     file = MindRecordFile("train.mindrecord0")
-    file.schema, len(file), file.values(7), file.blob(7, "image")
+    file.schema, len(file), file.read_values(7), file.read_blob(7, "image")     of row 7
 
     a file:     length of the header (uint64), the header (JSON), padding up to header_size; then pages of page_size
     blob page:  for each row the length (uint64) and the bytes of its blob, which contains all `blob_fields` of the row
@@ -33,12 +33,13 @@ from viaduct.terminal import escape_controls
 
 Int64s = npt.NDArray[np.int64]
 LENGTH = struct.Struct("<Q")
+# A file that exceeds these limits is taken for damaged.
 MAX_HEADER_BYTES, MIN_HEADER_BYTES = 128 << 20, 64
 MAX_ROW_BYTES = 1 << 30
 MAX_ROWS_PER_PAGE = 1 << 31
 MAX_NESTING = 16  # levels of lists and maps in a row's fields
 VERSIONS = ("2.0", "3.0")
-ENCRYPTED = b"ENCRYPT"
+ENCRYPTED = b"ENCRYPT"  # last bytes of an encrypted file
 BLOB_PAGE, RAW_PAGE = "BLOB_DATA", "RAW_DATA"
 INTEGERS = ("int32", "int64")
 
@@ -55,7 +56,10 @@ class Field:
 
 
 class MindRecordFile:
-    """MindRecord file: its schema and its rows. With `stay_open=False` it is opened again for each read."""
+    """MindRecord file: its schema and its rows. With `stay_open=False` it is opened again for each read.
+
+    A file that is damaged, encrypted or no MindRecord file raises `BadData`, a damaged row `BadRecord` when it is read.
+    """
 
     def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
         self.path = Path(path)
@@ -74,12 +78,13 @@ class MindRecordFile:
         return {**self.__dict__, "_handle": None}
 
     def read(self, count: int, offset: int) -> bytes:
+        """Return `count` bytes from `offset` on, or fewer at the end of the file."""
         return (self._handle or OpenFile(self.path)).read(count, offset)
 
     def __len__(self) -> int:
         return len(self.blob_offsets)
 
-    def values(self, row: int) -> dict[str, Any]:
+    def read_values(self, row: int) -> dict[str, Any]:
         """Return the fields of a row that are not blobs."""
         offset, length = int(self.raw_offsets[row]), int(self.raw_lengths[row])
         try:
@@ -91,7 +96,7 @@ class MindRecordFile:
             raise BadRecord(self.path, row, offset, "its fields are not a map")
         return fields
 
-    def blob(self, row: int, field: str) -> memoryview:
+    def read_blob(self, row: int, field: str) -> memoryview:
         """Return the bytes of one field in the blob of a row."""
         offset, length = int(self.blob_offsets[row]), int(self.blob_lengths[row])
         data = memoryview(self.read(length, offset))
@@ -110,11 +115,11 @@ class MindRecordFile:
             begin += size
         raise BadRecord(self.path, row, offset, f"it has no field {field!r}")
 
-    def integer(self, row: int, field: str) -> int:
+    def read_integer(self, row: int, field: str) -> int:
         """Return an integer field of a row, stored as a number or as an array of one; raise `BadRecord` otherwise."""
         if field in self.blob_fields:
             try:
-                packed = unpack_integers(self.blob(row, field))
+                packed = unpack_integers(self.read_blob(row, field))
             except BadRecord:
                 raise
             except BadData as error:
@@ -122,7 +127,7 @@ class MindRecordFile:
             if len(packed) != 1:
                 raise self.make_error(row, f"its field {field!r} has {len(packed)} values, expected 1")
             return packed[0]
-        value = self.values(row).get(field)
+        value = self.read_values(row).get(field)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.make_error(row, f"its field {field!r} is {str(value)[:40]!r}, expected a whole number")
         return value
@@ -153,12 +158,12 @@ class MindRecordFile:
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
-        """Set the schema, the names of the set's files and the positions of all rows, as the header says."""
+        """Set the schema, the names of all files of the set and the positions of all rows, as the header says."""
         version = header["version"]
         if version not in VERSIONS:
             raise BadData(f"{self.path} is a MindRecord file of version {version!r}; read: {', '.join(VERSIONS)}.")
         (schema,) = header["schema"]
-        self.schema = {str(name): read_field(entry) for name, entry in schema["schema"].items()}
+        self.schema = {str(name): make_field(entry) for name, entry in schema["schema"].items()}
         self.blob_fields = [str(name) for name in schema["blob_fields"] or []]
         self.shard_names = [str(name) for name in header["shard_addresses"] or []]
         self.shard = int(header["shard_id"])
@@ -206,7 +211,7 @@ class MindRecordFile:
         return np.concatenate([blobs, raws], axis=1)
 
     def _locate_items(self, label: str, begin: int, end: int, count: int) -> Int64s:
-        """Return offset and length of `count` items, which must fill the bytes; `label` names them in messages."""
+        """Return offset and length of the `count` items that fill bytes `begin` to `end`; `label` is for messages."""
         items = np.empty((count, 2), dtype=np.int64)
         position = begin
         for row in range(count):
@@ -233,7 +238,7 @@ class MindRecordFile:
         )
 
 
-def read_field(entry: dict[str, Any]) -> Field:
+def make_field(entry: dict[str, Any]) -> Field:
     shape = entry.get("shape")
     return Field(str(entry["type"]), None if shape is None else tuple(int(axis) for axis in shape))
 
@@ -258,7 +263,7 @@ def is_mindrecord(path: Path) -> bool:
 
 
 def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
-    """Decode one msgpack value, and return it with the position after it."""
+    """Decode one msgpack value, within `depth` lists and maps, and return it with the position after it."""
     if depth > MAX_NESTING:
         raise BadData("its fields are nested too deeply.")
     code = data[position]

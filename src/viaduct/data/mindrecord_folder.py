@@ -1,12 +1,12 @@
 """MindRecord files as a training source: which files belong to which split, and which fields are image and label.
 
     --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
-    --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside for validation
+    --data cifar10.mindrecord0   one set of files (shards); a tenth of every class is set aside for validation
 
 Files with val, eval, dev or test in their name are for validation; if there are files of several of these kinds, only
-the first kind is used. All other files are for training. Each file lists all files of its set; a missing one is an
-error. The image is a bytes field, the label an integer field. They are found by their usual names, or named by
-`data.image_field` and `data.label_field`. Labels are unchanged.
+the kind that comes first in this order is used. All other files are for training. Each file lists all files of its set;
+a missing one is an error. The image is a bytes field, the label an integer field. They are found by their usual names,
+or named by `data.image_field` and `data.label_field` of the recipe. Labels are read as they are stored.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ LABEL_FIELDS = ("label", "labels", "class", "class_id", "target", "image_class_l
 FILENAME_FIELDS = ("file_name", "filename", "file", "image_filename", "path")
 # Kinds of files for validation, and the pattern that names of each kind contain; the first kind that is there is used.
 VALIDATION_PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
+# Names of a split's folder; the first one that has MindRecord files is used.
 FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
 MAX_OPEN_FILES = 128  # if a split has more files, a file is opened for each read
 
@@ -42,7 +43,8 @@ MAX_OPEN_FILES = 128  # if a split has more files, a file is opened for each rea
 class MindRecordFolder:
     """Rows of a split over all its files, by number, with the methods of `RecordFolder` (index.py) that batches use.
 
-    `image` and `label` are the names of the fields. `rows` selects rows, counted over all files; None selects all.
+    `image` and `label` are the names of the fields. `rows` are the numbers of the split's rows, counted over all files;
+    None selects all.
     """
 
     def __init__(
@@ -69,8 +71,8 @@ class MindRecordFolder:
         file, row = self.locate(number)
         label = int(self._stored_labels[int(self._rows[number])])
         if label == CORRUPT_LABEL:
-            label = file.integer(row, self.label)  # raises the error of this row
-        return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
+            label = file.read_integer(row, self.label)  # raises the error of this row
+        return ImageFields(file.read_blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
 
     @cached_property
     def _stored_labels(self) -> Int64s:
@@ -81,13 +83,13 @@ class MindRecordFolder:
     def read_labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every row.
 
-        One that cannot be read raises `BadRecord`; with `skip_bad` it is CORRUPT_LABEL.
+        A label that cannot be read raises `BadRecord`; with `skip_bad` it is CORRUPT_LABEL.
         """
         labels: Int64s = self._stored_labels[self._rows]
         if not skip_bad:
             for number in np.flatnonzero(labels == CORRUPT_LABEL).tolist():
                 file, row = self.locate(number)
-                file.integer(row, self.label)  # raises the error of this row
+                file.read_integer(row, self.label)  # raises the error of this row
         return labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
@@ -109,7 +111,7 @@ class MindRecordFolder:
 def read_label(file: MindRecordFile, row: int, field: str) -> int:
     """Read the label of a row; CORRUPT_LABEL if it cannot be read."""
     try:
-        return file.integer(row, field)
+        return file.read_integer(row, field)
     except BadData:
         return CORRUPT_LABEL
 
@@ -120,7 +122,7 @@ def read_filename(file: MindRecordFile, row: int) -> str:
     if name is None:
         return ""
     try:
-        return escape_controls(str(file.values(row).get(name, "")))[:MAX_NAME_LENGTH]
+        return escape_controls(str(file.read_values(row).get(name, "")))[:MAX_NAME_LENGTH]
     except BadData:
         return ""
 
@@ -158,13 +160,16 @@ def split_files(path: Path) -> dict[str, list[Path]]:
 
 
 def list_set(path: Path) -> list[Path]:
-    """Return all files of the set that a file lists; the file alone if it is not in its own list (it was renamed)."""
+    """Return the paths of all files of the set that a file lists, whether they exist or not.
+
+    A file that is not in its own list was renamed: then only its path is returned.
+    """
     names = MindRecordFile(path, stay_open=False).shard_names
     return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
 
 
 def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Group files by the split that their names suggest; of several kinds for validation, only the first is kept."""
+    """Group files by the split that their names suggest; of several kinds for validation, return only the first."""
     kinds: dict[str, list[Path]] = {}
     for file in files:
         kinds.setdefault(find_kind(file), []).append(file)
@@ -260,7 +265,8 @@ def open_mindrecord_splits(
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
     """Return training and validation images; training is None if there are only validation files.
 
-    Without validation files about a tenth of the training images becomes the validation images.
+    Without validation files about a tenth of the training images is set aside. `image` and `label` are as in
+    `open_mindrecords`.
     """
     folders = open_mindrecords(path, image, label)
     for folder in folders.values():
@@ -274,7 +280,10 @@ def open_mindrecord_splits(
 def split_rows(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
     """Split rows into training and validation: about a tenth of every class, as `viaduct data build` does."""
     labels = folder.read_labels(skip_bad=True)
-    rows = [SourceImage(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
+    rows = [
+        SourceImage(str(row), class_name=str(label), size=0, modified=0, position=row)
+        for row, label in enumerate(labels.tolist())
+    ]
     train, validation = split_off_validation(rows, VALIDATION_SHARE, SEED)
     if not validation:
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
@@ -287,7 +296,7 @@ def split_rows(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFo
 
 
 def open_mindrecord_origin(path: Path) -> Origin:
-    """Open MindRecord files as an origin to build TFRecords from; labels are unchanged."""
+    """Open MindRecord files as an origin to build TFRecords from; the stored labels are the class names."""
     folders = open_mindrecords(path)
     if "train" not in folders:
         raise BadData(f"{path}: there are no MindRecord files to train on.", "Names with val or test mean validation.")

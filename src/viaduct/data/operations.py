@@ -3,9 +3,9 @@
     OPERATIONS["rotate"](image, 0.9, -1)     rotated clockwise by nine tenths of the strongest rotation, 30 degrees
 
 Each takes an image, a strength and a sign. Strengths of 0 to 1 are the range that AutoAugment published; larger ones
-exceed it. Only operations with a direction use the sign. The input is never modified. Pixels from outside of the image
-are grey, 128. Geometric operations take the nearest pixel, as Pillow does. Operations on levels have exactly Pillow's
-results.
+exceed it. Only shears, shifts and the rotation use the sign. The input is never modified. Pixels from outside of the
+image are grey, 128. Geometric operations take the nearest pixel, as Pillow does. Operations on levels have exactly
+Pillow's results.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def shear_y(image: Pixels, strength: float, sign: float) -> Pixels:
     return transform_affine(image, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
 
 
+# A shift of strength 1 moves the image by `most` of its side.
 def shift_x(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
     return transform_affine(image, (1, 0, sign * int(most * strength * image.shape[1])), (0, 1, 0))
 
@@ -73,7 +74,7 @@ def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def apply_table(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
-    """Replace each level by its entry in a table; there is one table, or one for each channel."""
+    """Replace each level by its entry in a table of 256; there is one table, or one for each channel."""
     if len(tables) == 1:
         return tables[0].astype(np.uint8)[image]
     channels = [table.astype(np.uint8)[image[..., channel]] for channel, table in enumerate(tables)]
@@ -131,7 +132,10 @@ def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
 
 
 def blend(degraded: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """Blend a degraded version with the image; the weight of the image is 0.1 at strength 0 and 1.9 at 1."""
+    """Blend a degraded version with the image.
+
+    The weight of the image is 0.1 at strength 0 and 1.9 at 1; above 1 the result is extrapolated away from `degraded`.
+    """
     weight = np.float32(0.1 + 1.8 * strength)
     return np.clip(degraded + weight * (image.astype(np.float32) - degraded), 0, 255).astype(np.uint8)
 
@@ -160,7 +164,7 @@ def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
 
 
 def grey(image: Pixels) -> npt.NDArray[np.int32]:
-    """Return Rec. 601 luma in Pillow's 16 bit arithmetic."""
+    """Return Rec. 601 luma, computed with 16 fractional bits as in Pillow."""
     red, green, blue = (image[..., channel].astype(np.int32) for channel in range(3))
     luma: npt.NDArray[np.int32] = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
     return luma

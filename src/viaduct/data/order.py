@@ -43,7 +43,7 @@ def make_stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
 
 
 def draw_words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
-    """Return the first 64-bit words of a stream."""
+    """Return the first `count` 64-bit words of a stream."""
     return np.asarray(make_stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
 
 
@@ -64,7 +64,7 @@ def draw_uniforms(
 
 
 def make_image_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
-    """Return a generator for the image at one position of an epoch, for any number of draws."""
+    """Return a generator for the random draws, any number, of the image at one position of an epoch."""
     counter = np.array([0, position & WORD_MASK, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = PhiloxKey(np.array([seed & WORD_MASK, epoch & WORD_MASK], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence

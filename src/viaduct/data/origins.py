@@ -5,8 +5,8 @@
     open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
 Each returns an `Origin`: the images, their classes, and a function that reads an image. The first bytes of each image
-file must be those of a JPEG or PNG. A list with other files is refused, and so is a folder unless they are hidden or
-ignored.
+file must be those of a JPEG or PNG. A list that has another file is refused, and so is a folder that does, unless this
+file is hidden, left by Windows or ignored on request.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # first four bytes: 8 for unsigned bytes,
 class SourceImage(NamedTuple):
     """Image of an origin; size and modification time show whether its content has changed."""
 
-    name: str  # path below the origin's folder; SPLIT/NUMBER for IDX files, SPLIT/FILE:ROW for MindRecord files
+    # Path below the origin's folder; 0/NUMBER (training) or 1/NUMBER of IDX files, SPLIT/FILE:ROW of MindRecord files.
+    name: str
     class_name: str
-    size: int  # bytes
-    modified: int  # time in nanoseconds; for IDX files a checksum of all images and labels instead
+    size: int  # bytes of the image file; of an IDX image, its pixels
+    modified: int  # time in nanoseconds; for IDX files a checksum of the split's images and labels instead
     position: int = 0  # index of the image in an IDX file or a MindRecord split
 
 
@@ -77,7 +78,7 @@ def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
 
 
 def find_image_format(encoded: bytes | memoryview) -> str | None:
-    """Return JPEG or PNG, by the first 8 bytes of a file; None for anything else."""
+    """Return "JPEG" or "PNG", by the first 8 bytes of a file; None for anything else."""
     beginning = bytes(encoded[:8])
     return next((name for magic, name in FORMATS.items() if beginning.startswith(magic)), None)
 
@@ -127,7 +128,7 @@ def list_subfolders(folder: Path) -> list[str]:
 
 
 def list_classes(folder: Path) -> list[str]:
-    """List the class folders; refuse images beside them."""
+    """List the class folders; raise `BadData` if there are none, or if images are beside them."""
     names = sort_classes(list_subfolders(folder))
     stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(IMAGE_SUFFIXES)]
     if stray:
@@ -144,7 +145,7 @@ def sort_classes(names: Sequence[str]) -> list[str]:
 
 
 def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
-    """List the images of every class folder, named by their paths relative to `base`; refuse other files."""
+    """List the images of every class folder, named by paths relative to `base`; raise `BadData` for other files."""
     images, refused = list[SourceImage](), list[str]()
     for class_name in classes:
         for path in list_files(folder / class_name, ignore):
@@ -167,7 +168,7 @@ def is_ignored(name: str, ignore: Sequence[str]) -> bool:
 
 
 def add_image(path: Path, name: str, class_name: str, images: list[SourceImage], refused: list[str]) -> None:
-    """Append a file to `images`, or to `refused` if it is neither JPEG nor PNG."""
+    """Append a file to `images`, or its name to `refused` if it is neither JPEG nor PNG."""
     try:
         refuse_special_file(path)
         with open(path, "rb") as file:
@@ -223,7 +224,7 @@ def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
 def open_image_list(file: Path | str) -> Origin:
     """Open a list with lines of path,label; a first line "path,label" is a header.
 
-    A label is a class name. If all are whole numbers without leading zeros, they are used unchanged, even with gaps.
+    A label is a class name. If all are whole numbers without leading zeros, these are the labels, even with gaps.
     """
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
@@ -275,7 +276,7 @@ def open_idx_files(
     validation: tuple[Path | str, Path | str] | None = None,
     names: Sequence[str] = (),
 ) -> Origin:
-    """Open images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
+    """Open images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist); images are read as grey PNGs.
 
     `validation` is a second pair of files. `names` are the names of classes 0, 1, …; the default is their numbers.
     """
@@ -327,7 +328,7 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
 
 
 def read_unpacked(file: Path) -> bytes:
-    """Return the content of a file, unpacked if it is gzipped; refuse a gzipped file that expands too much."""
+    """Return the content of a file, unpacked if it is gzipped; raise `BadData` if it expands too much."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:

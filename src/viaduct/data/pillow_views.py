@@ -4,7 +4,8 @@
     views.name                 "source:bicubic:0.95:0.485,0.456,0.406:0.229,0.224,0.225"
     parse_name(views.name)     the same views
 
-The name is the value of a recipe's data.preprocess; `source` alone stands for the settings of the network's package.
+The name is the value of a recipe's data.preprocess; `source` alone stands for the settings that the network's package,
+torchvision or timm, has for the network.
 Evaluation resizes the shorter side and crops the centre. Training takes a random crop (area 8 to 100 %, ratio 3/4 to
 4/3 on a log scale, as RandomResizedCrop does), resizes it, and mirrors it with probability 1/2.
 """
@@ -23,14 +24,15 @@ from viaduct.errors import BadValue
 Pixels = npt.NDArray[np.uint8]
 PREFIX = "source"
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
-# Parameters of RandomResizedCrop: after so many attempts it takes a central crop; ranges of area and ratio of a crop.
+# Parameters of RandomResizedCrop: after so many attempts it takes a central crop; ranges of a crop's area, as a
+# fraction of the image's, and of its width / height.
 ATTEMPTS = 10
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
 @dataclass(frozen=True)
 class PillowViews:
-    """Preprocessing settings of a network; mean and deviation are for pixels from 0 to 1."""
+    """Preprocessing settings of a network; mean and (standard) deviation are for pixels from 0 to 1."""
 
     interpolation: str
     crop_share: float  # the side of the evaluation crop is this share of the resized image's shorter side
@@ -72,7 +74,7 @@ class PillowViews:
 
 
 def draw_box(height: int, width: int, generator: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of a random crop; a central crop if all attempts fail."""
+    """Return top, left, height and width of a random crop; a large central one if all attempts fail."""
     low, high = (math.log(ratio) for ratio in RATIO)
     for _ in range(ATTEMPTS):
         area = height * width * generator.uniform(*AREA)
@@ -89,7 +91,7 @@ def draw_box(height: int, width: int, generator: np.random.Generator) -> tuple[i
 
 @cache
 def parse_name(name: str) -> PillowViews:
-    """Return the settings that a recipe's `data.preprocess` gives as text."""
+    """Return the settings that a recipe's `data.preprocess` gives as text; raise `BadValue` for any other text."""
     try:
         prefix, interpolation, share, mean, deviation = name.split(":")
         means, deviations = (tuple(map(float, text.split(","))) for text in (mean, deviation))

@@ -4,10 +4,10 @@
     read_dimensions(data) (height, width) from the header
     encode_png(pixels)    bytes of a file
 
-All colour types, depths and interlacing of the standard are supported. As in TensorFlow, alpha and transparency are
-dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Pillow alone would fill missing rows with
-black. So the checksums of critical chunks and the number of decompressed bytes are verified here, and Pillow then
-decodes the decompressed rows.
+All colour types, depths and interlacing of the standard are supported, up to the limits below. As in TensorFlow, alpha
+and transparency are dropped, 16-bit samples keep their upper eight bits, and gamma is ignored. Pillow alone would fill
+missing rows with black. So the checksums of critical chunks and the number of decompressed bytes are verified here, and
+Pillow then decodes the decompressed rows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey and alpha, RGB and alpha
-DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # bits a sample, by colour type
 PALETTE = 3  # the colour type of images with a palette
-MAX_BYTES = 1 << 29  # limit of an image's pixels, as in TensorFlow
+MAX_BYTES = 1 << 29  # of an image's pixels, as in TensorFlow
 MAX_PIXELS = MAX_BYTES // 8  # a pixel has up to eight bytes: four samples of 16 bits
 # Limit for the decompressed pixels: this many bytes, or this many times the compressed size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 25, 200
@@ -114,7 +114,7 @@ def checksum(kind: bytes, body: bytes) -> bytes:
 
 
 def read_header(chunks: dict[bytes, bytes]) -> Header:
-    """Parse the IHDR chunk; refuse values that the standard does not allow, and more than MAX_PIXELS."""
+    """Parse the IHDR chunk; raise `BadData` for values that the standard does not allow, and above MAX_PIXELS."""
     body = chunks.get(b"IHDR", b"")
     if len(body) != 13:
         raise BadData("the PNG is damaged: it has no header.")

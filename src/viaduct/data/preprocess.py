@@ -5,21 +5,21 @@
     prepare_image("v15", data)                                  evaluation, before normalisation: 0..255
     get_normalisation("v15")                                    (mean, scale): (image - mean) * scale
 
-A name is that of a file in references/, for which the following holds; or it begins with "source:" and describes the
-preprocessing of a network of torchvision or timm, which pillow_views.py does. A `View` (views.py) has the positions of
-the needed pixels and the change of colours. It is computed from the size of the image; then the image is decoded and
-resampled once.
+A name is that of a file in references/; or it begins with "source:" and contains the settings of a network of
+torchvision or timm, which pillow_views.py applies. The rest of this text is about the references. A `View` (views.py)
+has the positions of the needed pixels and the change of colours. It is computed from the size of the image; then the
+image is decoded and resampled once.
 
 The mode `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of
-TensorFlow. The mode `fast` lets libjpeg-turbo shrink the image by 2, 4 or 8 during decoding, if the shrunk image still
+TensorFlow. The mode `fast` lets libjpeg-turbo shrink a JPEG by 2, 4 or 8 during decoding, if the shrunk image still
 has a pixel for every pixel of the result; in training it also repeats chroma instead of interpolating. Evaluation in
 `fast` equals `exact` for views less than twice the size of the result. For larger views `fast` averages where the
 references skip pixels. Mean and 99th percentile of the differences, of 255 grey levels: 1.5 and 7 (a retina,
 1411x1411), 3.0 and 19 (a field of stars, 1000x872), 4.4 and 41 (a portrait, 512x512).
 
-In both modes only the region of a view is decoded, if region.py can do so; its pixels are those of the whole image.
-Where a reference itself decodes only the region of a crop in training, TensorFlow gives it other chroma in the region's
-leftmost and rightmost column than viaduct has there: they differ by up to 13 grey levels in 60 crops.
+In both modes only the region of a view is decoded, if region.py can do so; its pixels equal those of the whole image.
+Where a reference decodes only the region of a training crop, TensorFlow's chroma in the region's leftmost and rightmost
+column differs from that of the whole image, and so from viaduct's: by up to 13 grey levels in 60 crops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from viaduct.data.geometry import (
     Boxes,
     Crop,
     draw_crop,
-    largest_shrink,
+    find_largest_shrink,
     mirror_after,
     mirror_before,
     resample,
@@ -50,7 +50,9 @@ from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
 
 Mode = Literal["exact", "fast"]  # how images are decoded, as described above
-Colours = Literal["reference"] | DrawColour | None  # changes of colour in training; None: no changes
+# Changes of colour in training: those of the reference, another function that draws one, or none.
+Colours = Literal["reference"] | DrawColour | None
+# Message and hint of an error.
 NEEDS_GENERATOR = ("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
 
 
@@ -66,7 +68,8 @@ def preprocess(
     """Return an image preprocessed as the reference `name` does: float32, size x size x 3, normalised.
 
     `jpeg_bytes` is the content of a JPEG or PNG file. With `train`, crop, mirroring and colours are drawn from
-    `generator`, which is then required.
+    `generator`, which is then required; `boxes` are the objects in the image (N x 4: top, left, bottom, right as
+    fractions), for references whose training crops cover a part of one. `mode` is how the image is decoded (see above).
     """
     check_arguments(name, jpeg_bytes, generator, size)
     return prepare_image(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
@@ -105,9 +108,10 @@ def prepare_image(
     policy: Policy | None = None,
     colours: Colours = "reference",
 ) -> Floats:
-    """Return an image on the scale of 0..255 or `normalised`, written to `out` if that is given.
+    """Return an image, float32 on the scale of 0..255 or `normalised`, written to `out` if that is given.
 
-    In training `policy` (auto_augment.py) is applied before the changes of colour. Evaluation uses neither.
+    Arguments are those of `preprocess`. In training `policy` (auto_augment.py) is applied before the changes of colour;
+    evaluation uses neither.
     """
     preprocessing = find_preprocessing(name)
     normalise_like = name if normalised else None
@@ -138,7 +142,7 @@ def cut_with_pillow(
     policy: Policy | None,
     colours: Colours,
 ) -> tuple[jpeg.Pixels, Recolour | None]:
-    """Return the crop of an image for a network of torchvision or timm, uint8, and the change of its colours."""
+    """Return the crop of an image for a network of torchvision or timm, uint8, and the change of colours to apply."""
     pixels = jpeg.decode(encoded, dct="accurate")
     if not train:
         return pillow_views.cut_centre(pixels, size), None
@@ -161,7 +165,7 @@ def get_normalisation(name: str) -> tuple[Floats, Floats]:
 
 
 def normalise(name: str, image: Floats) -> Floats:
-    """Normalise an image, in place."""
+    """Normalise an image as the reference `name` does, in place."""
     shift, scale = make_normalisation_rows(name, image.shape[1])
     image += shift.reshape(-1, 3)
     image *= scale.reshape(-1, 3)
@@ -176,7 +180,7 @@ def find_preprocessing(name: str) -> Preprocessing:
 
 
 def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generator: np.random.Generator) -> Crop:
-    """Draw a training crop, distributed as in the reference called `name`."""
+    """Draw a training crop of an image of this size, distributed as in the reference `name`."""
     sampler = references.load(name).sampler
     assert sampler is not None
     return draw_crop(sampler, height, width, boxes, generator)
@@ -243,7 +247,7 @@ def render(
     rows, columns, recolour = view
     out = np.empty((rows.length, columns.length, 3), dtype=np.float32) if out is None else out
     fast = mode == "fast" and jpeg.is_jpeg(encoded)
-    shrink = largest_shrink(rows, columns) if fast else 1
+    shrink = find_largest_shrink(rows, columns) if fast else 1
     if shrink > 1:
         height, width = jpeg.read_dimensions(encoded)
         rows = shrink_axis(rows, shrink, -(-height // shrink))

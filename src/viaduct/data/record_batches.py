@@ -1,9 +1,10 @@
-"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads.
+"""Batches from TFRecord files, MindRecord files, class folders or lists of images, prepared by threads.
 
 A batch is one float32 array N,H,W,3 (`Buffer`), in pinned memory for CUDA. A task of a thread reads, decodes, crops and
-resizes the images of several rows of the buffer. For the CPU it also normalises them; an accelerator normalises the
-batch itself. Buffers are reused: a batch on the CPU is valid until the next one is requested. A training image is a
-pure function of (seed, epoch, position), so threads, prefetching and resuming do not change it.
+resizes the images of several rows (indices of N) of the buffer. If the training device is the CPU it also normalises
+them; an accelerator normalises the batch itself. Buffers are reused: a batch on the CPU is valid until the next one is
+requested. Which record a training image shows and all its random draws are pure functions of (seed, epoch, position),
+so threads, prefetching and resuming do not change it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # number of images that a thread prepares in one task
-MAX_BAD_SHARE = 0.001  # share of bad records in a split above which a run stops, even with on_bad_record=skip
+MAX_BAD_SHARE = 0.001  # with on_bad_record=skip a run stops if more of a split's records than this share are bad
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
     "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
@@ -50,8 +51,8 @@ SLOW_NOTE = (
 def has_zero_based_labels(split: RecordSplit) -> bool:
     """Return True if labels of MindRecord files begin with 0 and the network has more outputs than they need.
 
-    Pretrained weights of such a network may expect labels that begin with 1. If the recipe sets label_shift, the result
-    is False.
+    Then the network may be one whose pretrained weights expect labels that begin with 1. If the recipe sets
+    label_shift, the user knows, and the result is False.
     """
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
@@ -61,7 +62,8 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
 class DeviceCopier:
     """Copies batches from pinned memory to a CUDA device, on a separate stream beside the step of the previous batch.
 
-    A copy waits for the work that was queued before the previous copy, so at most two batches are on the device.
+    A copy waits for all work that was queued when the previous batch was copied. The steps of older batches are then
+    done, so that at most two batches are on the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -91,9 +93,9 @@ class DeviceCopier:
 class Buffer:
     """Memory of one batch on the host; reused once the device has read it."""
 
-    images: Tensor
-    index_and_labels: Tensor  # 2 x N int64: the record's index in the split, and its label
-    read_event: Any = None  # CUDA event after which the device has read the buffer
+    images: Tensor  # N,H,W,3 float32
+    index_and_labels: Tensor  # 2 x N int64: each record's index in the split, and its label
+    read_event: Any = None  # CUDA event after which the device has read the buffer; None: there is nothing to wait for
 
     def wait(self) -> None:
         """Wait until the device has read the buffer."""
@@ -123,7 +125,7 @@ class RecordBatches(BatchStream):
         check_count(self.count, self.global_batch, train)
         full_batches = self.count // self.global_batch
         self.steps_per_epoch = full_batches if train else -(-self.count // self.global_batch)
-        self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))
+        self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))  # number of bad records that are replaced
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train = records, split, device, train
         self._labels = split.labels
@@ -145,7 +147,7 @@ class RecordBatches(BatchStream):
         self._free_buffers: list[Buffer] = []
 
     def close(self) -> None:
-        """End the open iterators and their threads; print how many records were replaced if not all were printed."""
+        """End the open iterators and their threads; if not all replaced records were printed, print their number."""
         super().close()
         if len(self.skipped) > MAX_PRINTED:
             print_notice(f"{self._rank_prefix}replaced: {len(self.skipped):,} of {self.count:,} records in all")
@@ -190,7 +192,7 @@ class RecordBatches(BatchStream):
             self._prepare_record(int(indices[row]), epoch, int(positions[row]), images[row])
 
     def _prepare_record(self, index: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
-        """Prepare the image of record `index`, at `position` of the epoch's order, in `out`.
+        """Write the image of record `index`, at `position` of the epoch's order, to `out`.
 
         A bad record raises `BadData` or is replaced, as `on_bad_record` says.
         """
@@ -218,14 +220,14 @@ class RecordBatches(BatchStream):
             self._replace(located, out)
 
     def _add_hints(self, error: BadData) -> BadData:
-        """Add to the error how to continue, and how to find the other bad records; return it."""
+        """Add hints to the error, how to continue and how to find the other bad records, and return it."""
         continue_hint = "--on-bad-record skip continues, with a plain mean-colour image in place of each such record."
         error.hints = (*error.hints, continue_hint, self._split.folder.how_to_list_bad)
         error.args = ("\n  ".join((error.message, *error.hints)),)
         return error
 
     def _note_replaced(self, error: BadData) -> None:
-        """Add a bad record to `skipped` once, for the report; print the first ones to stderr."""
+        """Add the message about a bad record to `skipped` once, for the report; print the first ones to stderr."""
         with self._lock:
             if error.message in self.skipped or len(self.skipped) > self._max_bad:
                 return  # above the limit the run ends anyway

@@ -1,6 +1,6 @@
-"""The data of a recipe in files that are read image by image: TFRecord files, MindRecord files or class folders.
+"""The data of a recipe in files that are read image by image: TFRecord files, MindRecord files, class folders or lists.
 
-    Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
+    Records(global_batch=256, size=224, classes=1001, preprocess="official")     for --data records/, or class folders
 
 Nothing here imports torch, so that recipes can be listed without it.
 """
@@ -32,7 +32,7 @@ Folder = RecordFolder | ImageFolder | MindRecordFolder
 
 @dataclass(frozen=True)
 class Records(Source):
-    """TFRecords in the ImageNet schema, MindRecords or folders of images, prepared as one network's reference does."""
+    """TFRecords in the ImageNet schema, MindRecords, or image files, prepared as a reference implementation does."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class Records(Source):
     def refuse_idle_fields(self) -> None:
         """Raise `BadValue` if a colour range is set that has no effect.
 
-        Called when the data are loaded, because --set changes the recipe's fields one by one.
+        Not checked when a recipe is made, because --set changes its fields one by one.
         """
         for field in COLOUR_FIELDS if self.increased_aug != "on" else ():
             value = getattr(self, field)
@@ -95,7 +95,7 @@ class Records(Source):
         return mean, scale  # type: ignore[return-value]
 
     def load(self, path: Path | None) -> Dataset:
-        """Open TFRecord files, MindRecord files or class folders."""
+        """Open TFRecord files, MindRecord files, class folders or a .csv list of images."""
         self.refuse_idle_fields()
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: give their folder with --data DIR.")
@@ -108,7 +108,7 @@ class Records(Source):
             return RecordSet(self, *open_image_splits(path))
         only_validation = not list_record_files(path, "train") and list_record_files(path, "validation")
         train = None if only_validation else RecordFolder(path, "train")
-        return RecordSet(self, train, RecordFolder(path, "validation"))
+        return RecordSet(self, train, validation=RecordFolder(path, "validation"))
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
         if path is None or not path.exists():
@@ -137,7 +137,10 @@ class Records(Source):
 
 
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
-    """Return the file or folder that defines class names, and the name of each label; no names if it does not exist."""
+    """Return the path that defines class names (of labels.txt, a list or a folder), and the name of each stored label.
+
+    There are no names if it does not exist.
+    """
     if has_mindrecords(path):
         folder = path if path.is_dir() else path.parent
         return folder / LABELS_FILE, read_label_names(folder)
@@ -150,8 +153,8 @@ def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
 class StatedClasses:
     """Classes that the data define: in labels.txt beside records, in a CSV list, or by the names of class folders."""
 
-    path: Path
-    count: int
+    path: Path  # of labels.txt, the list or the folder
+    count: int  # number of classes
     first: int  # the smallest stored label
     last: int  # the largest stored label
     outputs: int  # number of outputs that a network needs for these labels, after the recipe's label_shift
@@ -181,7 +184,7 @@ class RecordSplit:
 
     @cached_property
     def labels(self) -> Labels:
-        """All shifted labels; a label out of range raises `BadData`.
+        """All shifted labels; one outside of the recipe's classes raises `BadData`, and so does an unreadable one.
 
         With on_bad_record=skip a record with an unreadable label has label 0, and is reported when a batch needs its
         image. Labels that are not in the index yet are read from the TFRecord files.
@@ -196,12 +199,12 @@ class RecordSplit:
         return labels
 
     def _advise_on_range(self, stored: Labels) -> tuple[str, ...]:
-        """Return advice if labels begin with 1 or more and the largest one needs just one output more."""
+        """Return advice if no label is 0 and the largest one needs just one output more than the recipe has."""
         classes = self.records.classes
         if self.records.label_shift or stored.min() < 1 or stored.max() != classes:
             return ()
         advice = f"--classes {classes + 1}, or --set data.label_shift=-1"
-        return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
+        return (f"There is no label 0 here; `viaduct data build` begins with label 1: {advice}.",)
 
     def read_image(self, index: int) -> Pixels:
         """Return an image preprocessed for evaluation; the mean colour for a bad record with on_bad_record=skip."""
@@ -228,7 +231,7 @@ class RecordSet:
 
     @property
     def train(self) -> RecordSplit:
-        """Training split; raise `BadData` if it has no files."""
+        """Training split; raises `BadData` if there are only validation files."""
         if self._train is None:
             folder = self.validation.folder
             if isinstance(folder, MindRecordFolder):

@@ -19,7 +19,7 @@ LABELS_FILE = "labels.txt"
 def list_record_files(folder: Path, split: str) -> list[Path]:
     """Return the files of a split in order, from FOLDER or FOLDER/SPLIT; empty if there are none.
 
-    Raise `BadData` if a file of the set is missing, or if there are several sets.
+    Raise `BadData` if there is no such folder, if a file of the set is missing, or if there are several sets.
     """
     if not folder.is_dir():
         raise BadData(f"{folder}: there is no such folder.", "Give the folder that holds train-00000-of-…")
@@ -79,7 +79,7 @@ def read_label_names(folder: Path) -> dict[int, str]:
 
 
 def parse_label_names(lines: list[str]) -> dict[int, str]:
-    """Return the class name of each label, from lines in either form that `read_label_names` describes."""
+    """Return the class name of each label, from lines in one of the two forms that `read_label_names` describes."""
     numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]
     if all(numbered):
         return {int(match[1]): match[2] for match in numbered if match}
@@ -88,7 +88,7 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
 
 
 def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
-    """Return message and hints for a folder without files of a split."""
+    """Return the message, then the hints, of an error about a folder without files of a split."""
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     advice = "`viaduct data build` makes records from class folders."
     if any("mindrecord" in name for name in present):

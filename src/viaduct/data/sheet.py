@@ -1,4 +1,4 @@
-"""Contact sheet of records or class folders: each image beside its evaluation view and three training crops."""
+"""Contact sheet of records or image files: each image beside its evaluation view and three training crops."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 def write_contact_sheet(
     records: Path, out: Path, reference: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet of `count` random images, preprocessed as `reference` does; return a line of text for each row.
+    """Write the sheet of `count` random images of a split to `out`; return a line of text for each image.
 
-    An image that cannot be decoded is reported on stderr and has a blank row; if all fail, the first error is raised.
+    `reference` names the preprocessing (references/). An image that cannot be prepared is reported on stderr and has a
+    blank row; if all fail, the first error is raised.
     """
     check_output(out, ".png", SIGNATURE, "a PNG")
     policy = find_policy(auto_augment)
@@ -55,7 +56,7 @@ def write_contact_sheet(
 def build_row(
     folder: Folder, number: int, reference: str, seed: int, policy: Policy | None
 ) -> tuple[list[Pixels], str]:
-    """Return an image beside its views, and a line of text about it."""
+    """Return an image and its views, for one row of the sheet, and a line of text about the image."""
     fields = folder.read_fields(number)
     image = jpeg.decode(fields.encoded)
     height, width = image.shape[:2]

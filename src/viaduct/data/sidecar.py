@@ -59,7 +59,7 @@ def load(path: Path) -> Table | None:
 
 
 def store(file: Path, table: Table) -> None:
-    """Store the index of a file at the first path that is writable; do nothing if none is."""
+    """Store the index of a file at the first of its two paths that is writable; do nothing if none is."""
     for path in list_paths(file):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

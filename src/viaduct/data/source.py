@@ -1,4 +1,4 @@
-"""The part of a recipe that describes its images, and the arrays that it loads.
+"""The part of a recipe that describes its images (`data`), and the arrays that it loads.
 
     source = Cifar10(global_batch=128, size=32, pad=4, flip=True)     in a recipe: typed, frozen, no paths
     image_set = source.load(Path("cifar/"))                           an `ImageSet`, read when the run starts
@@ -25,7 +25,7 @@ from viaduct.typed_fields import check_fields
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
-Colour = tuple[float, float, float]
+Colour = tuple[float, float, float]  # red, green, blue
 # Types of fields with bounds; `check_fields` checks them.
 Count: TypeAlias = Annotated[int, Ge(0)]
 PositiveCount: TypeAlias = Annotated[int, Ge(1)]
@@ -91,7 +91,7 @@ class Source(ABC):
     """Base of every source of images. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
-    class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty if only the data at a path may define them
+    class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty if they are only known when the data are read
     needs_path: ClassVar[bool] = False  # --data must be given
     takes_path: ClassVar[bool] = True  # --data may be given
     how_to_get: ClassVar[str] = ""  # hint for users without the data
@@ -116,11 +116,11 @@ class Source(ABC):
 
     @property
     def usual_image_count(self) -> int:
-        """Usual number of training images; the length of an epoch with `--data synthetic`."""
+        """Number of training images of the full set; noise (`--data synthetic`) has as many. Here that of CIFAR-10."""
         return 50_000
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
-        """Return the class names by label, from the source or the data at a path; may be empty."""
+        """Return the class names by label, from the source or the data at a path; empty if neither has them."""
         return dict(enumerate(self.class_names))
 
     @property
@@ -129,7 +129,10 @@ class Source(ABC):
         return None
 
     def get_normalisation(self) -> tuple[Colour, Colour]:
-        """Return mean and scale, typical values here: the network's input is (byte - mean) * scale."""
+        """Return mean and scale: the network's input is (byte - mean) * scale.
+
+        This base class returns the mean of TensorFlow's synthetic images and 1 / their standard deviation.
+        """
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
 
     def open_images(self, path: Path | None) -> Dataset:
@@ -175,12 +178,12 @@ class Images(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.std) <= 0:  # checked here because subclasses annotate the field again
+        if min(self.std) <= 0:  # checked here: subclasses annotate the field again, which would drop a bound
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
 
     def get_normalisation(self) -> tuple[Colour, Colour]:
         if self.normalise == "per_image":
-            return super().get_normalisation()  # typical values; the real ones are computed for each image
+            return super().get_normalisation()  # a stand-in: training computes mean and scale of each image
         red, green, blue = (255 * mean for mean in self.mean)
         return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 

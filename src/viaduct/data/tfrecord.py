@@ -3,7 +3,8 @@
     a record: length (8 bytes), masked CRC-32C of the length (4), data, masked CRC-32C of the data (4); little-endian
 
 Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream; a record in them may have at
-most `MAX_UNPACKED_RECORD_BYTES`. Damage raises `BadRecord`; a file that cannot be opened raises `BadData`.
+most `MAX_UNPACKED_RECORD_BYTES`. `read_records` raises `BadRecord` for damage, `iterate_records` yields it; a file that
+cannot be opened raises `BadData`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # limit of protocol buffers
 MAX_UNPACKED_RECORD_BYTES = 1 << 26  # limit of a record in a compressed file, which could expand to any length
-MASK_DELTA = 0xA282EAD8  # constant of the format, in its masked checksums
+MASK_DELTA = 0xA282EAD8  # constant of the format, added to its masked checksums
 INFLATE_BYTES = 1 << 14  # compressed input that is read at once; deflate expands it at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]
@@ -51,7 +52,7 @@ class BadRecord(BadData):
 
 
 def format_origin(made_from: str) -> str:
-    """Return a remark about the image file that a record was made from; empty if unknown."""
+    """Return a remark about `made_from`, the image file that a record was made from; empty if that is."""
     return f" (made from {made_from})" if made_from else ""
 
 
@@ -137,7 +138,7 @@ def read_next_record(
 
 
 def check_length(head: Buffer, make_error: MakeError, limit: int = MAX_RECORD_BYTES) -> int:
-    """Return the length in a header; raise `BadRecord` if the header is damaged or the length is above the limit."""
+    """Return the length in a header; raise `BadRecord` if the header is damaged or the length is above `limit`."""
     if len(head) < HEADER.size:
         raise make_error(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
@@ -207,7 +208,10 @@ class PlainStream:
 
 
 class InflatedStream:
-    """Stream of a gzip file (with one or more members) or a zlib file, unpacked as it is read."""
+    """Stream of a gzip file (with one or more members) or a zlib file, unpacked as it is read.
+
+    Damaged compressed data raise `zlib.error`.
+    """
 
     max_record_bytes = MAX_UNPACKED_RECORD_BYTES
 
@@ -241,7 +245,7 @@ class RecordWriter:
     """Writer of a TFRecord file; the file appears, complete, when the `with` block ends without an error.
 
     with RecordWriter("train-00000-of-00001") as writer:
-        writer.write(encode_example({"image/encoded": jpeg, "image/class/label": 1}))
+        writer.write(encode_example({"image/encoded": jpeg_bytes, "image/class/label": 1}))
     """
 
     def __init__(self, path: Path | str) -> None:

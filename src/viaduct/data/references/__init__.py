@@ -1,7 +1,7 @@
-"""Preprocessing of the reference networks: one file each, registered by its file name.
+"""Preprocessing of the reference implementations of networks: one file each, registered by its file name.
 
 names()              ("amoebanet", "official", …): values of a recipe's data.preprocess
-load("official")     the `Preprocessing` in official.py
+load("official")     the `Preprocessing` (views.py) that official.py defines
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from viaduct import __version__
 from viaduct.data.preprocess import find_preprocessing
 from viaduct.data.records import Records
 from viaduct.data.source import Images
-from viaduct.data.views import central_four_fifths, central_seven_eighths, shorter_side_then_centre
+from viaduct.data.views import crop_central_four_fifths, crop_central_seven_eighths, resize_shorter_side_then_crop
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import CheckResult
 from viaduct.handover.exporting.format import FileDescription
@@ -21,11 +21,11 @@ from viaduct.handover.exporting.request import ExportRequest
 from viaduct.json_records import finite_or_null
 
 CROPS: dict[Any, str] = {
-    shorter_side_then_centre: "resize bilinearly (pixel i from position i * old / new) so that the shorter side has "
-    "{resized} pixels (products of float32, truncated), take the {size}x{size} pixels in the middle",
-    central_four_fifths: "take the middle 80 % of height and width and sample {size}x{size} points of it bilinearly, "
-    "both ends included (tf.image.crop_and_resize)",
-    central_seven_eighths: "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} "
+    resize_shorter_side_then_crop: "resize bilinearly (pixel i from position i * old / new) so that the shorter side "
+    "has {resized} pixels (products of float32, truncated), take the {size}x{size} pixels in the middle",
+    crop_central_four_fifths: "take the middle 80 % of height and width and sample {size}x{size} points of it "
+    "bilinearly, both ends included (tf.image.crop_and_resize)",
+    crop_central_seven_eighths: "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} "
     "(pixel i from position i * old / new)",
 }
 

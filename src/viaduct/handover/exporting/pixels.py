@@ -17,7 +17,7 @@ from viaduct.data.augment import compute_standardisation
 from viaduct.data.preprocess import find_preprocessing, get_normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
-from viaduct.data.views import central_four_fifths, central_seven_eighths
+from viaduct.data.views import crop_central_four_fifths, crop_central_seven_eighths
 from viaduct.errors import BadValue
 
 
@@ -70,9 +70,9 @@ class RecordPreprocessing(PixelPreprocessing):
 
     def locate(self, length: int, shorter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the two neighbouring pixels of each sample along an axis, and the weight of the second."""
-        if self.evaluation is central_four_fifths:
+        if self.evaluation is crop_central_four_fifths:
             return self.locate_in_central_box(length)
-        if self.evaluation is central_seven_eighths:
+        if self.evaluation is crop_central_seven_eighths:
             start = length // 16  # int((length - 0.875 * length) / 2)
             return self.locate_stretched(start, length - 2 * start, torch.full((), self.size), torch.full((), 0))
         size = self.size

@@ -7,7 +7,7 @@ from typing import Any
 from viaduct.data.preprocess import find_preprocessing, get_normalisation
 from viaduct.data.records import Records
 from viaduct.data.source import Images
-from viaduct.data.views import central_four_fifths, central_seven_eighths
+from viaduct.data.views import crop_central_four_fifths, crop_central_seven_eighths
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.pixels import refuse_pillow_views
@@ -68,7 +68,7 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
     return tf.compat.v1.image.resize_bilinear(middle[None], [size, size], align_corners=False)[0]
 
 
-CROPS: dict[Any, Any] = {central_four_fifths: crop_middle_box, central_seven_eighths: crop_before_resize}
+CROPS: dict[Any, Any] = {crop_central_four_fifths: crop_middle_box, crop_central_seven_eighths: crop_before_resize}
 """Crop functions by the reference's `evaluation`; the default is `crop_after_resize`."""
 
 
