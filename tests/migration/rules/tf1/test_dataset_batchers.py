@@ -26,6 +26,10 @@ def test_a_reader_of_csv_files_that_ends_needs_review(home: str, rest: str) -> N
     check_says("dataset_batchers", f"{HEAD}{home}.make_csv_dataset('a', 4, {rest})\n", "manual", "num_epochs")
 
 
+def test_a_queue_with_unpacked_arguments_needs_review() -> None:
+    check_says("dataset_batchers", f"{HEAD}x = tf.train.batch([x], 4, **settings)\n", "manual", "allow_smaller_final")
+
+
 @pytest.mark.parametrize("home", HOMES)
 def test_buckets_need_review_for_their_shapes(home: str) -> None:
     source = f"{HEAD}ds = ds.apply({home}.bucket_by_sequence_length(length, [9], [4, 4]))\n"

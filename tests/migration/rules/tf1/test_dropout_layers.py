@@ -12,6 +12,7 @@ HEAD = "import tensorflow as tf\n"
     [
         "y = tf.nn.dropout(x, 0.4)\n",
         "y = Dropout(0.4)(x)\n",
+        "import keras\ny = keras.layers.Dropout(0.4)(x)\n",
         "from npu_bridge.estimator.npu import npu_convert_dropout\ny = tf.layers.dropout(x, 0.4)\n",
     ],
 )

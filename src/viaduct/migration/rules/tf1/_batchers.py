@@ -27,7 +27,7 @@ def has_equal_batches(site: Site, name: str) -> bool:
     """
     if name in QUEUE_FUNCTIONS:
         allowed = site.argument("allow_smaller_final_batch")
-        return allowed is None or is_constant(allowed, False)
+        return is_constant(allowed, False) or (allowed is None and not site.has_unpacked_arguments)
     if name in FEATURE_READERS and is_constant(site.argument("drop_final_batch", 14), True):
         return True
     for names, position in NUM_EPOCHS_POSITIONS:

@@ -14,7 +14,7 @@ BUILDERS = ("layers.", "models.", "optimizers.", "applications.", "Input", "Mode
 MODEL_CLASSES = tuple(
     f"{root}{name}" for root in PREFIXES for name in ("Model", "models.Model", "Sequential", "models.Sequential")
 )
-RUN_METHODS = (  # methods of a model; each creates a session if none is set
+RUN_METHODS = (  # methods of a model; each makes Keras create a session if none is set
     "fit", "fit_generator", "evaluate", "evaluate_generator", "predict", "predict_generator", "train_on_batch",
     "test_on_batch", "predict_on_batch",
 )  # fmt: skip

@@ -24,7 +24,7 @@ HCCL_FUNCTIONS = {
 }
 # Quantity -> helper of npu_init with the same result.
 VENDOR_HELPERS = {quantity: name.replace("get_", "get_npu_") for quantity, name in HCCL_FUNCTIONS.items()}
-# Quantity -> environment variable that holds it, and its value in a run of one process.
+# Quantity -> environment variable that the start script sets to it, and its value in a run of one process.
 ENVIRONMENT = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
     *(f"{HCCL_API}.{name}" for name in HCCL_FUNCTIONS.values()),

@@ -30,10 +30,18 @@ rule = Rule(__name__, target_needs="batches", spec_rows=("D1",))
 
 @rule.call(*QUEUE_FUNCTIONS)
 def refuse_smaller_batch(site: Site) -> None:
+    """Set allow_smaller_final_batch to False; report a call with unpacked arguments, which may hold it."""
+    if has_equal_batches(site, site.name):
+        return
     keyword = site.keyword("allow_smaller_final_batch")
-    if keyword is not None and not has_equal_batches(site, site.name):
-        site.edit.replace_node(keyword.value, "False")
-        report_dropped_batch(site)
+    if keyword is None:
+        site.request_review(
+            "arguments are unpacked here: make sure that allow_smaller_final_batch is not True",
+            zh="此处参数为解包形式:请确认 allow_smaller_final_batch 不为 True",
+        )
+        return
+    site.edit.replace_node(keyword.value, "False")
+    report_dropped_batch(site)
 
 
 @rule.call(*FEATURE_READERS)

@@ -6,7 +6,7 @@
     +rank_size = int(os.getenv("RANK_SIZE", "1"))
 
 On a single device the variables may be missing, and `int(…)` would fail. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and
-ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge, npu_device or hccl change.
+ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge or hccl change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def remove_strip(node: ast.AST) -> ast.AST:
 
 @cache_per_file
 def imports_adapter(site: Site) -> bool:
-    """Return True if the file imports npu_bridge, npu_device or hccl."""
+    """Return True if the file imports npu_bridge or hccl (or a plug-in for PyTorch, which only other files do)."""
     bindings = site.file.names.scopes[site.source.tree].bindings.values()
     modules = [value for values in bindings for value in values if isinstance(value, str)]
     return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.file.names.stars])

@@ -1,4 +1,4 @@
-"""Replace the dropout of tf.layers and Keras layers by the NPU's operator.
+"""Replace the dropout of tf.layers and tf.keras.layers by the NPU's operator.
 
 With `--dropout-layers`:
 
@@ -6,7 +6,8 @@ With `--dropout-layers`:
     +from npu_bridge.estimator.npu import npu_convert_dropout
      x = tf.layers.dropout(x, 0.4)
 
-Importing npu_convert_dropout patches `Dropout.call`; the dropout of slim and contrib stays.
+Importing npu_convert_dropout patches `Dropout.call` of tf.keras, from which tf.layers.Dropout derives; the dropout of
+slim, contrib and the standalone package keras stays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ rule = Rule(__name__, spec_rows=("N2",), category="performance", when=lambda opt
 
 LAYERS = (
     "tensorflow.layers.dropout", "tensorflow.layers.Dropout", "tensorflow.keras.layers.Dropout",
-    "tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D", "keras.layers.Dropout",
+    "tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D",
 )  # fmt: skip
 MODULE = full_name("npu_convert_dropout")
 

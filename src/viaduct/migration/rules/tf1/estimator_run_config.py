@@ -5,11 +5,12 @@
     -config = tf.estimator.RunConfig("out", train_distribute=strategy, save_checkpoints_steps=100)
     +config = NPURunConfig(model_dir="out", save_checkpoints_steps=100)
 
-Positional arguments become keywords, since NPURunConfig's first one is iterations_per_loop. Arguments that NPURunConfig
-does not have are removed: train_distribute, eval_distribute, experimental_distribute, device_fn, protocol,
-experimental_max_worker_delay_secs, session_creation_timeout_secs and checkpoint_save_graph_def. A subclass of
-RunConfig, and unpacked arguments, need manual review. A RunConfig that is used only for canned estimators, or passed to
-npu_run_config_init, keeps its class and loses only its strategies.
+Positional arguments become keywords, since NPURunConfig's first one is iterations_per_loop. Strategies
+(train_distribute, eval_distribute, experimental_distribute) are removed, since every device has its own process, and
+arguments that NPURunConfig does not have: device_fn, protocol, experimental_max_worker_delay_secs,
+session_creation_timeout_secs and checkpoint_save_graph_def. A subclass of RunConfig, and unpacked arguments, need
+manual review. A RunConfig that is used only for canned estimators, or passed to npu_run_config_init, keeps its class
+and loses only its strategies.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from viaduct.migration.rules.tf1._run_configs import (
 
 rule = Rule(__name__, target_needs="run_configs", spec_rows=("E1", "E2", "E3", "E4"))
 
-# The parameters of RunConfig in order: first those that NPURunConfig has, then the others.
+# The parameters of RunConfig in order: first those that are kept, then those that are removed.
 KEPT_PARAMETERS = (
     "model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs",
     "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
@@ -64,8 +65,8 @@ def convert_run_config(site: Site) -> None:
     convert_arguments(site)
     if site.has_unpacked_arguments:
         site.request_review(
-            "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(REMOVED_PARAMETERS)),
-            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(REMOVED_PARAMETERS)),
+            "arguments are unpacked from **: remove from them " + ", ".join(sorted(REMOVED_PARAMETERS)),
+            zh="参数以 ** 传入:请从中去掉 " + "、".join(sorted(REMOVED_PARAMETERS)),
         )
 
 
@@ -82,7 +83,7 @@ def remove_strategies(site: Site) -> None:
 
 
 def convert_arguments(site: Site) -> None:
-    """Name the positional arguments, remove those that NPURunConfig does not have, and add defaults."""
+    """Name the positional arguments, remove those of REMOVED_PARAMETERS, and add defaults."""
     arguments = dict(zip((*KEPT_PARAMETERS, *REMOVED_PARAMETERS), site.node.args, strict=False))
     arguments |= {keyword.arg: keyword for keyword in site.node.keywords if keyword.arg}
     for name, argument in arguments.items():
@@ -103,10 +104,11 @@ def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> N
         effect, effect_zh = f"; the call {site.text_of(value)} is no longer made", f";不再调用 {site.text_of(value)}"
     else:
         effect, effect_zh = f"; {site.text_of(value)} may now be unused", f";{site.text_of(value)} 可能不再使用"
+    reason, reason_zh = "NPURunConfig does not have it", "NPURunConfig 不支持"
+    if name in STRATEGY_PARAMETERS:
+        reason, reason_zh = "every device has its own process", "每个设备对应一个进程"
     site.report_change(
-        f"NPURunConfig has no {name}: removed{effect}",
-        zh=f"NPURunConfig 不支持 {name}:已删除{effect_zh}",
-        node=argument,
+        f"{name} is removed: {reason}{effect}", zh=f"已删除 {name}:{reason_zh}{effect_zh}", node=argument
     )
 
 

@@ -10,8 +10,8 @@ With `--distributed`:
 
 rank, size, local_rank and local_size have counterparts in hccl, which work after communication was started. `--style
 wrapper` writes the helpers of npu_init. Code that runs before main, and every call with `--rank env` or without
-`--distributed`, reads RANK_ID, RANK_SIZE and DEVICE_ID from the environment; no variable has the number of ranks on one
-server.
+`--distributed`, reads RANK_ID, RANK_SIZE and DEVICE_ID from the environment. No variable has the number of ranks on one
+server, so local_size needs manual review there.
 """
 
 from __future__ import annotations

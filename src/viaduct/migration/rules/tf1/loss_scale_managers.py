@@ -60,10 +60,9 @@ def convert_dynamic(site: Site) -> None:
     if missing:
         site.edit.add_argument(site.node, ", ".join(missing))
     site.report_change(
-        "DynamicLossScale becomes ExponentialUpdateLossScaleManager, which multiplies the scale by 0.8 after two "
-        "overflows in a row; TensorFlow halves it after one",
-        zh="DynamicLossScale 替换为 ExponentialUpdateLossScaleManager;"
-        "后者连续两次溢出时乘以 0.8,TensorFlow 溢出一次即减半",
+        "DynamicLossScale becomes ExponentialUpdateLossScaleManager, which multiplies the scale by 0.8 at every second "
+        "overflow; TensorFlow halves it at each",
+        zh="DynamicLossScale 替换为 ExponentialUpdateLossScaleManager;后者每两次溢出乘以 0.8,TensorFlow 每次溢出即减半",
     )
 
 

@@ -5,8 +5,7 @@
     -config.gpu_options.visible_device_list = "0"
     +config.mlu_options.visible_device_list = "0"
 
-mlu_options is a field of ConfigProto in Cambricon's TensorFlow only. The other GPU options stay and have no effect on
-an MLU.
+mlu_options is a field of ConfigProto in Cambricon's TensorFlow only. The other GPU options stay.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ add_notices(
     ),
     Notice(
         RECURRENT_CELLS,
-        "a recurrent cell: npu_rnn.npu_dynamic_rnn or DynamicRNN run it faster",
-        "循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
+        "a recurrent cell: npu_rnn.npu_dynamic_rnn, or DynamicRNN for an LSTM, may be faster",
+        "循环单元:npu_rnn.npu_dynamic_rnn 或 DynamicRNN(LSTM)可能更快",
         status="advice",
     ),
     Notice(

@@ -5,7 +5,7 @@
     -opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
      step = opt.minimize(loss)
 
-The graph rewrite supports NVIDIA's operators only. `--precision allow_mix_precision` sets the device's mode instead.
+The graph rewrite is for NVIDIA GPUs. `--precision allow_mix_precision` sets the device's mode instead.
 Without loss_scale=None the rewrite also scaled the loss: that needs manual review. Assignments of
 TF_ENABLE_AUTO_MIXED_PRECISION in os.environ are removed.
 """

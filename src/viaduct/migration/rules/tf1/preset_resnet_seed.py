@@ -31,10 +31,10 @@ def add_preset(site: Site) -> None:
     site.edit.add_argument(site.node, ", ".join(missing))
     site.report_change(
         f"settings of the ResNet run in the vendor's guide: {', '.join(missing)}",
-        zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}",
+        zh=f"按厂商指南中 ResNet 训练的设置:{', '.join(missing)}",
     )
     site.advise(
         "that run also saves every 115,200 steps, sets loss_scale 512, feeds float16 and counts max_steps from the "
         "number of images",
-        zh="种子文档还设置:每 115200 步保存、loss_scale 512、输入 float16、由图片数计算 max_steps",
+        zh="该训练还设置:每 115200 步保存、loss_scale 512、输入 float16、由图片数计算 max_steps",
     )

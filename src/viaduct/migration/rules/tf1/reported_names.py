@@ -55,8 +55,8 @@ rules = (
         "distribute_servers",
         """Report code for parameter servers and TPUs.
 
-        ParameterServerStrategy, SyncReplicasOptimizer, cluster specifications and TPUStrategy have no counterpart: the
-        accelerator's ranks exchange gradients among themselves.
+        The accelerator's ranks exchange gradients among themselves, without parameter servers and clusters of
+        TensorFlow servers. NPURunConfig takes a ParameterServerStrategy in one mode only, and no TPUStrategy.
         """,
         Notice(
             tuple(f"tensorflow.{module}.ParameterServerStrategy" for module in STRATEGY_MODULES),
