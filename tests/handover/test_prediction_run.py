@@ -191,7 +191,7 @@ def run_with_list(code: str, words: list[str]) -> None:
         (["text.txt", "--labels", "text.txt"], "1 names, and the network 10 outputs"),
         (["text.txt", "--device", "tpu"], "no device called 'tpu'"),
         (["text.txt", "--precision", "fp7"], "fp7 is not auto"),
-        (["text.txt", "--ema"], "a run is measured with its own recipe"),
+        (["text.txt", "--ema"], "a run is used with its own recipe"),
         (["text.txt", "--step", "5"], "no checkpoint of step 5"),
     ],
 )

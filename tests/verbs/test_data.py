@@ -186,7 +186,8 @@ def test_a_split_without_a_record_is_an_error(records: Path) -> None:
 
 def test_sound_records_pass_the_check(built: Path) -> None:
     output = run_successfully("data", "check", built, "--deep")
-    assert "nothing wrong was found" in output
+    assert "nothing wrong was found\n" in output
+    assert "images were not decoded" in run_successfully("data", "check", built)
     rows = json.loads(run_successfully("data", "check", built, "--json"))
     assert (rows["ok"], rows["findings"]) == (True, [])
     assert [(shard["file"], shard["corrupt"]) for shard in rows["shards"]] == [(name, 0) for name in shards(built)]
@@ -365,7 +366,7 @@ def test_an_undecodable_image_on_a_sheet_is_named(photos: Path, tmp_path: Path) 
         (bad / f"{number}.jpg").write_bytes(jpeg(number)[:300])
     built = viaduct("data", "build", "photos", "--validation-share", "0.25", cwd=tmp_path)
     assert built.returncode == 0
-    assert "warning: ant/0.jpg: the JPEG is cut short, and training will stop at it" in built.stderr
+    assert "warning: ant/0.jpg: the JPEG is cut short, and training stops at it" in built.stderr
     answer = viaduct("data", "show", "records", cwd=tmp_path)
     check_refusal(answer, "train-00000-of-00001: record ", "the JPEG cannot be decoded")
     assert not (tmp_path / "sheet.png").exists()

@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 
 from viaduct import devices
 from viaduct.devices import card_check
-from viaduct.verbs.devices import main
+from viaduct.devices.base import DeviceFacts
+from viaduct.verbs.devices import ROWS, format_cells, main
 
 
 def viaduct_devices(*arguments: str) -> Result:
@@ -48,6 +49,11 @@ def test_json_is_one_object_with_every_device() -> None:
     assert cpu["present"]
     assert cpu["collective"] == "gloo"
     assert cpu["memory_free_bytes"] > 0
+
+
+def test_unknown_free_memory_is_not_shown_as_none_left() -> None:
+    facts = DeviceFacts("npu", present=True, versions={}, count=1, memory_free_bytes=None)
+    assert format_cells(facts)[ROWS.index("memory free")] == ""
 
 
 def test_testing_trains_on_what_is_here_and_exits_0() -> None:

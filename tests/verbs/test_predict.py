@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 from forked_viaduct import viaduct
 from viaduct.data.png import encode_png
 from viaduct.models import build
+from viaduct.verbs.predict import start_engine
 from viaduct.weights import mindspore_names
 from viaduct.weights.exporting import write_safetensors
 from viaduct.weights.mindspore import write_mindspore
@@ -117,6 +119,20 @@ def test_labels_name_the_outputs(folder: Path, tensors: dict[str, Tensor]) -> No
     assert "only numbers" not in stderr
 
 
+def test_kernels_are_chosen_for_the_batch_size_of_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+
+    def build_engine(*arguments: Any, fold: bool, batch: int) -> SimpleNamespace:
+        batches.append(batch)
+        return SimpleNamespace(note="")
+
+    monkeypatch.setattr("viaduct.handover.engine.build_engine", build_engine)
+    for kind, batch in (("cpu", None), ("cuda", None), ("cuda", 8)):
+        monkeypatch.setattr("viaduct.devices.pick", lambda name, kind=kind: (None, torch.device(kind)))
+        start_engine(cast(Any, None), "auto", None, True, batch)
+    assert batches == [32, 128, 8]
+
+
 def test_weights_without_a_recipe_are_told_which_fits(folder: Path, tensors: dict[str, Tensor]) -> None:
     write_weights("own.safetensors", folder, tensors)
     done = viaduct("predict", "own.safetensors", "photo.png", cwd=folder)
@@ -141,5 +157,5 @@ def test_weights_of_another_network_name_the_recipes_that_they_fit(
     done = viaduct(*words, cwd=folder)
     assert done.returncode == 2
     assert "does not hold this network" in done.stderr
-    assert "It looks like resnet20_quick: --recipe " in done.stderr
+    assert "It looks like resnet20_cifar or resnet20_quick: --recipe " in done.stderr
     assert "--init-exclude" not in done.stderr

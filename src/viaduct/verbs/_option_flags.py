@@ -67,9 +67,9 @@ def set_parameters(verb: Callable[..., None], parameters: Iterable[inspect.Param
 def build_parameters(
     kind: Any, names: Iterable[str] | None = None, prefix: str = "", heading: str = ""
 ) -> list[inspect.Parameter]:
-    """Return the parameters for the fields of a dataclass that have a Flag, or for those in `names`.
+    """Return the parameters for the fields of a dataclass that have a Flag; with `names` only for these fields.
 
-    `prefix` begins the names of the flags; `heading` replaces the headings of the fields.
+    `prefix` begins the names of the flags; `heading`, if not empty, replaces the headings of the fields.
     """
     types = typing.get_type_hints(kind, include_extras=True)
     parameters = []

@@ -22,9 +22,13 @@ def resolve_recipe(
     from viaduct.recipes import load
     from viaduct.recipes._fields import override_fields
 
-    if not recipe and run is None:
+    stored: dict[str, Any] = {}
+    if recipe:
+        loaded = load(recipe)
+    elif run is None:
         raise BadValue("which recipe?", "`viaduct train --list` shows them; `viaduct train --run DIR` continues a run.")
-    loaded, stored = (load(recipe), {}) if recipe else open_run(run or Path())
+    else:
+        loaded, stored = open_run(run)
     texts = dict(changes)
     check_flags(texts, loaded)
     if "epochs" in texts:
@@ -51,7 +55,7 @@ def apply_source(loaded: LoadedRecipe, size_given: bool) -> LoadedRecipe:
 
 
 def check_flags(changes: dict[str, str], loaded: LoadedRecipe) -> None:
-    """Raise BadValue for changes {field: value} that contradict each other or that the data cannot use."""
+    """Raise BadValue for changes {field: value} that contradict each other, fields that the data lack, and 0 steps."""
     for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
         if f"data.{field}" in changes and not hasattr(loaded.recipe.data, field):
             flag = f"--{field.replace('_', '-')}"

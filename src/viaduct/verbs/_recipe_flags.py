@@ -57,14 +57,14 @@ FLAGS = {
     "lr": RecipeFlag("optimizer.lr", SCHEDULE, "Peak learning rate; find: measure a suitable one.", "RATE|find"),
     "accumulate": RecipeFlag("accumulate", SCHEDULE, "Split the batch into this many parts and accumulate gradients."),
     "clip_norm": RecipeFlag("clip_norm", SCHEDULE, "Clip gradients to this norm; 0: do not clip."),
-    "mode": RecipeFlag("mode", SPEED, "graph: compiled; auto: whichever is faster."),
+    "mode": RecipeFlag("mode", SPEED, "graph: compiled; auto: graph where that is known to be faster."),
     "compile": RecipeFlag("compile", SPEED, "In graph mode: compile block by block (regional) or the whole network."),
     "compile_parts": RecipeFlag("compile_parts", SPEED, "Compile only these parts: 'stages.2,head'.", "GLOB,…"),
     "kernels": RecipeFlag("kernels", SPEED, "Use viaduct's own kernels where they fit."),
     "sink": RecipeFlag("sink", SPEED, "Steps executed on the device at a time; 0: return to the host after each."),
     "precision": RecipeFlag("precision.compute", SPEED, "Compute precision, or a level O0 to O3."),
     "loss_scale": RecipeFlag("precision.loss_scale", SPEED, "Loss scale: fixed, dynamic, or as the precision needs."),
-    "deterministic": RecipeFlag("deterministic", SPEED, "Same bits every time; slower on accelerators."),
+    "deterministic": RecipeFlag("deterministic", SPEED, "The same bits in every run on this machine; slower on cards."),
     "init": RecipeFlag(
         "init.source",
         WEIGHTS,
@@ -78,7 +78,7 @@ FLAGS = {
     "classes": RecipeFlag("data.classes", DATA, "Outputs of the network."),
     "workers": RecipeFlag("data.workers", DATA, "Threads that prepare batches; 0: one a core for records, else none."),
     "on_bad_record": RecipeFlag(
-        "data.on_bad_record", DATA, "Stop at a damaged record, or skip it, count it and name it."
+        "data.on_bad_record", DATA, "Stop at a bad record, or put the mean colour in its place, count and name it."
     ),
     "balance": RecipeFlag(
         "data.balance", DATA, "Draw every class equally often; partly: --set data.balance=0.5.", is_switch=True
@@ -112,7 +112,7 @@ FLAGS = {
         "log.track", OUTPUT, "Send records to mlflow or wandb; tensorboard: its events are in every run.", "NAME,…"
     ),
     "parallel": RecipeFlag(
-        "parallel.mode", RANKS, "hybrid: each rank has a part of the classes; auto: by their number."
+        "parallel.mode", RANKS, "hybrid: each rank has a part of the classes; auto: if that saves time."
     ),
     "sync_norm": RecipeFlag(
         "parallel.sync_norm", RANKS, "Batch norm statistics of the global batch, not of a rank's share."

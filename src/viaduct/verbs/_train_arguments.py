@@ -107,7 +107,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
 def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Replace --batch-per-rank and --lr-per-rank by --batch and --lr, multiplied by the number of ranks.
 
-    A resumed run keeps its global batch and learning rate if the number of ranks changes.
+    A resumed run keeps its global batch and learning rate, whatever these flags and the number of ranks are.
     """
     options = dict(options)
     stored = read_stored_recipe(options["run"]) if options["resume"] != "never" else {}
@@ -124,7 +124,7 @@ def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
         stored_value = stored.get(part, {}).get(field)
         if stored_value is not None and stored_value != value * ranks:
             print_note(
-                f"{name} {value:g}: the run was begun with {path} {stored_value:g} and keeps it, on {ranks} ranks too."
+                f"{name} {value:g} on {ranks} ranks: the run was begun with {path} {stored_value:g} and keeps it."
             )
         options[total_flag] = str(value * ranks if stored_value is None else stored_value)
     return options
@@ -142,7 +142,7 @@ def read_stored_recipe(run: Path | None) -> dict[str, Any]:
 
 
 def choose_recipe(options: dict[str, Any]) -> str:
-    """Return the default recipe for `--model` without a recipe; empty without --model, or if a run is resumed."""
+    """Return the default recipe for `--model` without a recipe; empty without --model, or if --run is an old run."""
     run = options["run"]
     if not options["model"] or (run is not None and (run / "recipe.json").is_file()):
         return ""
@@ -220,7 +220,7 @@ def format_value(value: str | bool | Path) -> str:
 
 
 def check_init(init: Init, changed_fields: set[str], run: Path) -> None:
-    """Refuse flags about initial weights that need --init, and a run that would start from its own weights."""
+    """Refuse flags that need --init, and a run that would start from its own weights; warn of a useless --freeze."""
     for path, flag in (("init.exclude", "--init-exclude"), ("init.schedule", "--init-schedule")):
         if path in changed_fields and not init.source:
             raise BadValue(f"{flag} without --init: there are no weights to begin with.", "Say which: --init PATH.")

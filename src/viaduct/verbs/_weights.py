@@ -114,7 +114,7 @@ def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | No
     """Raise BadValue for flags whose values a run has stored."""
     for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
         if value not in (None, []):
-            raise BadValue(f"{flag}: a run is measured with its own recipe.", "Leave it out.")
+            raise BadValue(f"{flag}: a run is used with its own recipe.", "Leave it out.")
 
 
 def load_recipe(
@@ -225,5 +225,5 @@ def advise_recipe(weights: Path) -> list[str]:
     fitting = [name for name in recipes.names() if recipes.load(name).recipe.model in likely]
     if not fitting:
         return ["Say which recipe: --recipe NAME; `viaduct train --list` shows them."]
-    model = recipes.load(fitting[0]).recipe.model
-    return [f"It looks like {model}: --recipe {fitting[0]} (or: {', '.join(fitting[1:]) or 'your own file'})."]
+    names = " or ".join(likely)
+    return [f"It looks like {names}: --recipe {fitting[0]} (or: {', '.join(fitting[1:]) or 'your own file'})."]

@@ -95,8 +95,8 @@ def main(
 ) -> None:
     """Measure a recipe's training step: images/s, the parts of its time, and the same step in other libraries.
 
-    All variants run in this process, alternating in short windows; the figures are medians. A peer that is not
-    installed, or does not have the network, is named and left out.
+    All variants run in this process, alternating in short windows; the times are medians of these. --starts uses new
+    processes. A peer that is not installed, or does not have the network, is named and left out.
     """
     options = dict(locals())
     try:
@@ -175,8 +175,9 @@ def measure_separate_starts(
     """Measure the start of viaduct and of each peer in separate processes, with the same recipe and changes."""
     from viaduct.benching.starts import StartRequest, measure_starts
 
-    batch = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
-    request = StartRequest(recipe_name, collect_changes(options) + batch, options["device"], str(options["data"]))
+    batch_changes = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
+    changes = collect_changes(options) + batch_changes
+    request = StartRequest(recipe_name, changes, options["device"], str(options["data"]))
     requests = [
         ("viaduct", request),
         *((peer.title, replace(request, peer=peer.name, peer_mode=peer.mode)) for peer in peers),

@@ -86,9 +86,9 @@ def main(
 ) -> None:
     """Migrate a script, rehearse the original and the migrated version, compare their results, write one report.
 
-    This executes the script, each side twice, on the CPU, with your rights. Each run has its own process and its own
-    copy of the working folder; it is not a sandbox. Exit code 0: both agree. 1: they differ. 2: could not run, or a
-    wrong flag. 3: not proved, for example because an edit was never executed.
+    This executes the script on the CPU with your rights, each side at least twice. Each run has its own process and its
+    own copy of the working folder; it is not a sandbox. Exit code 0: both agree. 1: they differ. 2: one side did not
+    finish, the card would refuse it, or a flag is wrong. 3: not proved, for example because an edit was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse_modes(switches)

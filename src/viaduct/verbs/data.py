@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Reference = str
 else:
     Reference = Literal[tuple(REFERENCES)]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -126,7 +126,10 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report corrupt, undecodable and mislabelled records (exit code 1), imbalance and duplicates (warnings)."""
+    """Report errors, such as corrupt, undecodable and mislabelled records, and warnings, such as duplicates.
+
+    Of each image only the first bytes are checked, unless --deep is given. Exit code 0: no errors. 1: errors.
+    """
     from viaduct.data.check import check_records
     from viaduct.data.jpeg import decode
 
@@ -135,7 +138,7 @@ def check(
     if as_json:
         print(json.dumps(build_check_rows(report), indent=1))
     else:
-        show_check(report)
+        show_check(report, deep)
     raise typer.Exit(1 if report.errors else 0)
 
 
@@ -240,7 +243,8 @@ def name_flags_in_errors() -> Iterator[None]:
 def print_warnings(built: Any) -> None:
     from viaduct.data.notices import print_first_notices, print_notice
 
-    warnings = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.truncated]
+    effect = "the JPEG is cut short, and training stops at it, unless --on-bad-record is skip"
+    warnings = [f"warning: {name}: {effect}" for name in built.truncated]
     print_first_notices(warnings, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
         print_notice("warning: there are no validation images; training needs some to evaluate with.")
@@ -254,7 +258,7 @@ def build_check_rows(report: Any) -> dict[str, Any]:
     return {"ok": not report.errors, "findings": findings, "shards": shards}
 
 
-def show_check(report: Any) -> None:
+def show_check(report: Any, deep: bool) -> None:
     from rich.table import Table
 
     from viaduct.terminal import make_number_columns, print_table
@@ -277,7 +281,7 @@ def show_check(report: Any) -> None:
     for finding in report.findings:
         print(f"{finding.severity}: {finding.where}: {finding.message}")
     if not report.findings:
-        print("nothing wrong was found")
+        print("nothing wrong was found" + ("" if deep else "; images were not decoded (--deep decodes them)"))
 
 
 def show_bench(result: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ def main(
 ) -> None:
     """Show the devices of this machine, and what is missing for the others.
 
-    With --test, every card trains one step in each of its precisions and is checked against the CPU.
-    Exit code 1 means that a card failed.
+    With --test, every card, and the CPU, trains one step in each of its precisions, which is checked against the same
+    step on the CPU in fp32. Exit code 1: a check failed.
     """
     if test:
         require("torch")
@@ -56,7 +56,7 @@ def collect_facts() -> list[DeviceFacts]:
 
 
 def describe_mismatches(facts: list[DeviceFacts]) -> list[str]:
-    """Describe vendors' plug-ins for torch that were built for another torch, unless `facts` report them already."""
+    """Describe vendors' plug-ins that were built for another release of torch, unless `facts` report them already."""
     from viaduct.devices.plugin_match import find_mismatched_plugins
     from viaduct.extras import is_installed
 
@@ -116,7 +116,7 @@ def format_cells(fact: DeviceFacts) -> list[str]:
     return [
         f"{fact.count} cards" if fact.count > 1 else "yes",
         fact.description or "",
-        f"{(fact.memory_free_bytes or 0) / 2**30:.0f} GiB",
+        "" if fact.memory_free_bytes is None else f"{fact.memory_free_bytes / 2**30:.0f} GiB",
         " ".join(("fp32", *fact.precisions)),
         fact.collective or "",
         fact.graph_capture or "none",
@@ -143,6 +143,6 @@ def print_checks(console: Console, checks: list[CardCheck]) -> None:
         )
     print_table(table, console)
     console.print(
-        "Difference: largest difference of a tensor from the same step on the CPU in fp32, relative to its change.",
+        "Difference: largest relative error of a tensor's update, against the same step on the CPU in fp32.",
         soft_wrap=True,
     )

@@ -14,6 +14,7 @@ from viaduct.terminal import print_note
 from viaduct.verbs._option_flags import with_option_flags
 
 if TYPE_CHECKING:
+    from viaduct.comparison.naming import Steps
     from viaduct.comparison.script_dump import ScriptDump
     from viaduct.rehearsal.tf1_stage.golden import GoldenDump
     from viaduct.scripts.runner import Script, ScriptResult
@@ -42,13 +43,14 @@ def main(
 ) -> None:
     """Run any PyTorch or TensorFlow 1 script, unmodified, and dump the tensors of chosen training steps.
 
-    A step is one call of the optimizer. The script ends after the last chosen step, unless --run-on is given. For a
-    TensorFlow script the output tensors of a step are dumped, with the names of the TensorFlow debugger.
+    A step ends with a call of the optimizer, unless --step-by says otherwise. The script ends after the last chosen
+    step, unless --run-on is given. For a TensorFlow script the output tensors of a step are dumped, with the names of
+    the TensorFlow debugger.
     """
-    from viaduct.comparison.naming import parse_steps
+    from viaduct.comparison.naming import parse_patterns, parse_steps
     from viaduct.scripts.runner import load_script
 
-    parse_steps(options.steps, "--steps")
+    chosen = parse_steps(options.steps, "--steps")
     loaded = load_script(script, arguments or [], module)
     check_out(out, force)
     if is_tensorflow(loaded.file):
@@ -59,7 +61,7 @@ def main(
             "--step-by forward": step_by == "forward",
         }
         refuse_options([flag for flag, is_given in unsupported.items() if is_given])
-        raise typer.Exit(dump_graph(loaded, options, out, run_on, force))
+        raise typer.Exit(dump_graph(loaded, chosen, parse_patterns(options.only).patterns, out, run_on, force))
 
     # torch is imported from here on, after the flags have been checked.
     from viaduct.comparison.dump import clear_dump, make_plan
@@ -103,16 +105,16 @@ def refuse_options(given: list[str]) -> None:
         )
 
 
-def dump_graph(script: Script, options: DumpOptions, out: Path, run_on: bool, force: bool) -> int:
-    """Dump a TensorFlow 1 script; return its exit code. Raises BadValue if it succeeds and nothing was dumped."""
-    from viaduct.comparison.naming import parse_steps
+def dump_graph(script: Script, chosen: Steps, patterns: tuple[str, ...], out: Path, run_on: bool, force: bool) -> int:
+    """Dump the chosen steps of a TensorFlow 1 script; return its exit code.
+
+    `patterns`: of the operators to dump; empty: all. Raises BadValue if the script succeeds and nothing was dumped.
+    """
     from viaduct.rehearsal.tf1_stage import golden, require_tensorflow
 
     require_tensorflow()
     if force and out.is_dir():
         shutil.rmtree(out)
-    chosen = parse_steps(options.steps, "--steps")
-    patterns = tuple(part.strip() for part in (options.only or "").split(",") if part.strip())
     dump = golden.GoldenDump(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
     result = golden.dump_script(dump, script)
     if result.failure:

@@ -39,8 +39,9 @@ COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script
 HOW_MANY_RANKS = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
 HELP = """Start this machine's ranks of a job under torch's elastic agent: `viaduct launch --ranks 8 -- train RECIPE`.
 
-Run the same command on every machine. If a rank fails, viaduct names it and starts all ranks again from the last
-checkpoint; exit code 2, a user's mistake, ends the job at once. Ctrl-C ends all ranks, a second one kills them.
+Run the same command on every machine. If a rank fails, viaduct names it and starts all ranks again; `train` resumes
+from its last checkpoint. Exit code 2, a user's mistake, ends the job at once. Ctrl-C ends all ranks, a second one
+kills them.
 """
 
 
@@ -222,7 +223,7 @@ def predict_scaling(
         float | None, typer.Option(help="Measured step time of one device at its share of the batch.", metavar="MS")
     ] = None,
     tflops: Annotated[float, typer.Option(help="Without --step-ms: TFLOP/s that a device sustains.")] = DEFAULT_TFLOPS,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict step time, scaling efficiency and memory of a recipe on a cluster; nothing is started.
 

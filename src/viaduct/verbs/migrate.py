@@ -72,7 +72,9 @@ def main(
     output: Output,
 ) -> None:
     """Port PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
-    --in-place nothing is written: the changes are shown. Nothing of the project is imported or run.
+    --in-place no file of it is written: the changes are shown. Nothing of the project is imported or run.
+
+    Exit code 0: done. 1: some files could not be read, or --check or --strict asks for it. 2: the command failed.
     """
     if show_rules:
         return list_rules()
@@ -190,7 +192,7 @@ def check_script(path: Path, outcome: Outcome) -> None:
 
 
 def warn_without_git(outcome: Outcome) -> None:
-    """Warn that changes in place cannot be undone with git."""
+    """Refuse files whose changes git could not undo; without a git repository only warn."""
     from viaduct.migration.writing import check_clean
 
     if outcome.changed_files and not check_clean(outcome):

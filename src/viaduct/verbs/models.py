@@ -27,7 +27,7 @@ def main(
             help="List networks of timm or torchvision that match NAME, such as 'convnext*'.", metavar="PACKAGE"
         ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the networks: parameters, multiplications, input size, the recipes that use them, and their source.
 

@@ -86,7 +86,7 @@ def main(
     cannot be read is named on stderr and left out. Weights that viaduct did not train need a recipe:
     viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
 
-    Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
+    Exit code 0: every image was predicted. 1: some could not be read. 2: no image was predicted, or a flag is wrong.
     """
     warnings.filterwarnings("ignore", module=r"PIL\.")  # viaduct reports files that Pillow cannot decode
     check_flags(weights, images, as_json, csv, sheet)
@@ -98,7 +98,7 @@ def main(
     from viaduct.handover.prediction_run import Tally, open_outputs, write_predictions
 
     engine = start_engine(classifier, device, precision, fast, batch)
-    run = choose_run(classifier, engine, device, precision)
+    forward = choose_forward(classifier, engine, device, precision)
     quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # results on a terminal already show the progress
     tally = Tally(files, quiet)
     try:
@@ -107,7 +107,9 @@ def main(
             if sheet_output:
                 outputs.append(sheet_output)
                 reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.max_images)
-            write_predictions(classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=run)
+            write_predictions(
+                classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=forward
+            )
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         effect = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
@@ -123,7 +125,7 @@ def main(
         print_note(f"wrote {csv}")
     if sheet_output:
         print_note(sheet_output.describe())
-    return 1 if tally.errors else 0
+    return 1 if tally.errors else 0  # if no image was predicted, write_predictions has raised BadData: exit code 2
 
 
 def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
@@ -146,7 +148,7 @@ def check_sheet(sheet: Path) -> None:
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
 
-    require("torch")
+    require("torch")  # prediction_sheet imports it
     check_output(sheet, ".png", SIGNATURE, "a contact sheet", "--sheet")
     if sheet.exists():
         from viaduct.handover.prediction_sheet import is_sheet
@@ -159,7 +161,7 @@ def check_sheet(sheet: Path) -> None:
 
 
 def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
-    """Return the image files of the arguments, without an earlier contact sheet; raise BadData if there are none."""
+    """Return the given files, and all files in given folders but an earlier contact sheet; raise BadData if none."""
     from viaduct.handover.image_files import find_images, read_path_list
 
     names: list[str] = []
@@ -183,16 +185,18 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
 
 def start_engine(classifier: Classifier, device: str, precision: str | None, fast: bool, batch: int | None) -> Engine:
     """Return the network on its device, with batch norms folded if `fast`."""
+    from viaduct.devices import pick
     from viaduct.handover.engine import build_engine
+    from viaduct.handover.predicting import choose_batch
 
-    engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
+    engine = build_engine(classifier, device, precision, fold=fast, batch=batch or choose_batch(pick(device)[1]))
     if engine.note:
         print_note(engine.note)
     return engine
 
 
-def choose_run(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
-    """Return the function that computes the outputs of a batch.
+def choose_forward(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
+    """Return the function that computes the logits of a batch.
 
     If batch norms are folded, it also prints how much this changes the outputs of the first batch.
     """

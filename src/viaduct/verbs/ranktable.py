@@ -71,9 +71,9 @@ def check(
     file: File,
     card: CardOption = DEFAULT_CARD,
     present: Present = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a table; print each violated rule with its place and a fix. Exit code 1 for errors, 0 for warnings."""
+    """Check a table; print each violated rule with its place and a fix. Exit code 1: errors. 0: at most warnings."""
     examination = examine(read_bytes(file), card, present)
     if as_json:
         print(json.dumps(build_record(file, examination), indent=1))

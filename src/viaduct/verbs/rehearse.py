@@ -94,6 +94,9 @@ def main(
 
     This executes the script in a separate process and a copy of its folder. It is not a sandbox: the script has your
     rights and can reach all your files.
+
+    The exit code is the script's. If that is 0, it is 1 if a limit in mode `error` was met, if no training step was
+    recognised (unless --steps is 0), or if a process left no report. It is 2 if the rehearsal could not start.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse_modes(switches)
@@ -105,15 +108,16 @@ def main(
         refuse_old_torch()
     record_folder = prepare_record(record)
     try:
-        line = find_launch_line(sources) if launch == "auto" and ranks > 1 else ""
+        launch_line = find_launch_line(sources) if launch == "auto" and ranks > 1 else ""
+        start_folder = str(path.parent) if is_notebook(path) else os.getcwd()
         plan = Plan(
             platform=on,
             framework=stage,
             script=str(path),
             arguments=tuple(arguments or []),
             record_folder=str(record_folder),
-            visible_start_folder=str(path.parent) if is_notebook(path) else os.getcwd(),
-            start_folder=str(path.parent) if is_notebook(path) else os.getcwd(),
+            visible_start_folder=start_folder,
+            start_folder=start_folder,
             module=str(script) if module else "",
             steps=steps,
             batches=batches,
@@ -121,7 +125,7 @@ def main(
             memory=parse_size(memory) if memory else None,
             seed=seed,
             ranks=ranks,
-            script_starts_ranks=launch == "self" or bool(line),
+            script_starts_ranks=launch == "self" or bool(launch_line),
             step_at=str(find_step_end(step_at, project.list_relative_sources(sources, path.parent))) if step_at else "",
             limit_modes=switches,
             fake_data=fake_data,
@@ -132,7 +136,7 @@ def main(
             from viaduct.rehearsal.files import choose_file_view
 
             plan = choose_file_view(plan, print_note)
-        raise typer.Exit(run_rehearsal(plan, line, record))
+        raise typer.Exit(run_rehearsal(plan, launch_line, record))
     finally:
         if record is None:
             shutil.rmtree(record_folder, ignore_errors=True)
@@ -210,6 +214,7 @@ def prepare_record(record: Path | None) -> Path:
 
 
 def parse_size(text: str) -> int:
+    """Return the bytes of a size such as 8G; the units are powers of 1024."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise BadValue(f"--memory {text!r} is not a size.", "Write 8G, 500M or a number of bytes.")

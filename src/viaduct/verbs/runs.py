@@ -44,7 +44,7 @@ Dirs = Annotated[
     list[Path] | None,
     typer.Argument(help="Runs, or folders that hold some at any depth.", show_default="runs", metavar="DIR"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Filters = Annotated[
     list[str] | None,
     typer.Option(

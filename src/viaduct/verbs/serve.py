@@ -115,4 +115,4 @@ def main(
         )
     server = build_server(classifier, engine.run, name=model, limits=limits, log=log, on_ready=print_ready)
     server.run([listener])
-    print(f"Stopped: {server.server_state.total_requests:,} requests answered.", file=sys.stderr)
+    print(f"Stopped: {server.server_state.total_requests:,} requests received.", file=sys.stderr)

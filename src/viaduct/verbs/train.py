@@ -55,20 +55,20 @@ def main(
         Path | None,
         RunOption(
             help="Bank of tuned operators (`viaduct tune`); none: use no bank.",
-            show_default="TUNE_BANK_PATH, else your own",
+            show_default="TUNE_BANK_PATH, else the user's",
             metavar="DIR",
         ),
     ] = None,
     watch: Annotated[bool, RunOption("--watch", help="Serve a live page of the run, on this machine only.")] = False,
     watch_port: Annotated[
         int | None,
-        RunOption(min=0, max=65535, help="With --watch: its port.", show_default="any free port", metavar="N"),
+        RunOption(min=0, max=65535, help="With --watch: port of the page.", show_default="any free port", metavar="N"),
     ] = None,
     batch_per_rank: Annotated[
         int | None, ScheduleOption(min=1, help="Batch of each rank; the global batch is this times the ranks.")
     ] = None,
     lr_per_rank: Annotated[
-        float | None, ScheduleOption(help="Peak learning rate of one rank; times the ranks.", metavar="RATE")
+        float | None, ScheduleOption(help="The peak learning rate is this times the ranks.", metavar="RATE")
     ] = None,
     ranks: Annotated[
         int | None, RankOption(help="Number of ranks on this machine, each on its own device.", show_default="1")
@@ -84,7 +84,7 @@ def main(
     """Train a recipe, or resume a run that was interrupted.
 
     Ctrl-C writes a checkpoint after the current step and ends; the same command, or `viaduct train --run DIR`,
-    resumes. A finished run is not trained further.
+    resumes. A finished run is trained further only with a larger --steps or --epochs.
     """
     options = {name: value for name, value in locals().items() if name != "fields"} | fields
     if listing:

@@ -32,7 +32,7 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     bank: Annotated[
         Path | None,
-        typer.Option(help="Folder of the bank; created if missing.", show_default="TUNE_BANK_PATH, else your own"),
+        typer.Option(help="Folder of the bank; created if missing.", show_default="TUNE_BANK_PATH, else the user's"),
     ] = None,
     data: Annotated[
         Path, typer.Option(help="Folder of data; synthetic: noise, no files.", callback=resolve_file_url)
@@ -78,7 +78,7 @@ def run(
 @app.command("show")
 def show(
     bank: Annotated[
-        Path | None, typer.Argument(help="A bank's folder or file.", show_default="TUNE_BANK_PATH, else your own")
+        Path | None, typer.Argument(help="A bank's folder or file.", show_default="TUNE_BANK_PATH, else the user's")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

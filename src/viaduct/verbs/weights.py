@@ -35,7 +35,7 @@ def show(
     pattern: Annotated[
         str, typer.Option("--filter", help="Only names that match, such as '*/kernel'.", metavar="GLOB")
     ] = "*",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show names, shapes and types of the tensors, the step, totals, and the network that they fit."""
     from viaduct.weights.stored import open_weights
@@ -137,7 +137,7 @@ def export_weights(
     with ExitStack() as opened:
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
         stored = opened.enter_context(open_weights(weights))
-        refuse_foreign(stored)
+        refuse_framework_checkpoint(stored)
         print_notes(stored.warnings)
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
@@ -156,7 +156,7 @@ def export_weights(
     print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensor_count:,} tensors{step}")
 
 
-def refuse_foreign(stored: Any) -> None:
+def refuse_framework_checkpoint(stored: Any) -> None:
     """Raise BadValue for a TensorFlow or MindSpore checkpoint."""
     if stored.kind in ("TensorFlow checkpoint", "MindSpore checkpoint"):
         already = " already" if stored.kind.startswith("TensorFlow") else ""
@@ -172,10 +172,9 @@ def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
 
     selected = {name: info for name, info in stored.tensor_infos.items() if fnmatchcase(name, pattern)}
     if not selected:
-        examples = ", ".join(list(stored.tensor_infos)[:3])
-        raise BadValue(
-            f"no name matches --filter {pattern!r}.", f"There are {len(stored.tensor_infos):,}: {examples} …"
-        )
+        count, examples = len(stored.tensor_infos), ", ".join(list(stored.tensor_infos)[:3])
+        more = f" and {count - 3:,} more" if count > 3 else ""
+        raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {count:,}: {examples}{more}.")
     likely = [] if stored.metadata.model else find_likely_models(stored)
     rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in selected.items()]
     return {
@@ -206,7 +205,7 @@ def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
         missing = explain_import_error(error)
         if missing is None:
             raise
-        print_note(f"Note: they fit no network completely; to look for one that nearly fits, {missing}")
+        print_note(f"Note: the weights fit no network completely; to look for one that nearly fits, {missing}")
         return []
 
 

@@ -125,7 +125,7 @@ def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
             worker.result()
         assert process.stderr is not None
         output = process.stderr.read()
-        found = re.search(r"Stopped: ([\d,]+) requests answered", output)
+        found = re.search(r"Stopped: ([\d,]+) requests received", output)
     assert "Batch norms folded: on 16 of the run's validation images probabilities differ by at most" in output
     assert found
     assert int(found[1].replace(",", "")) == outcomes.count(200)
