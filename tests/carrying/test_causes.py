@@ -133,6 +133,18 @@ def test_ranks_without_gradients_are_not_said_to_apply_the_same_or_different_one
     assert find_remarks(equal, other_shape) == find_remarks(equal, different)
 
 
+def test_rank_0_is_not_said_to_agree_if_it_took_no_step() -> None:
+    def find_remarks(*numbers: int) -> list[str]:
+        explanation = Explanation("")
+        left = Observations([Rank(number, [[1.0]]) for number in numbers])
+        right = Observations([Rank(number, [[1.0 + (number == 2)]]) for number in numbers])
+        explain_ranks(explanation, judge(pair_observations(left, right)), left, right)
+        return explanation.remarks
+
+    assert find_remarks(1, 2) == []
+    assert find_remarks(0, 2)[0].startswith("Rank 0 begins as in the original, but not rank 2")
+
+
 def test_a_gradient_is_not_said_to_differ_after_an_equal_loss_that_was_not_recorded() -> None:
     other = make_observation(gradients={"w": np.full(4, 2, np.float32)})
     found = explain(judge(pair_observations(make_observation(), other)), make_observation(), other, no_drift(), "npu")

@@ -12,6 +12,7 @@ import pytest
 
 from viaduct.carrying import contents
 from viaduct.carrying.contents import Unreadable, flatten, read_content
+from viaduct.data.tfrecord import RecordWriter
 from viaduct.weights.bundle import write_bundle
 
 
@@ -51,6 +52,25 @@ def test_arrays_in_pickles_numpy_files_and_tensorflow_checkpoints_are_read(tmp_p
     write_bundle(tmp_path / "model.ckpt-5", {"dense/bias": torch.ones(2), "half": torch.ones(1, dtype=torch.bfloat16)})
     found = read_content(tmp_path / "model.ckpt-5.index").arrays
     assert {name: array.tolist() for name, array in found.items()} == {"dense/bias": [1.0, 1.0], "half": [1.0]}
+
+
+def test_two_values_with_the_same_path_are_both_kept() -> None:
+    assert flatten({1: 2, "1": 3, "a": {"b": 4}, "a.b": 5}).values == {"1": "2", "1'": "3", "a.b": "4", "a.b'": "5"}
+
+
+def test_what_a_reader_leaves_out_is_named(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["w"] = [1.0, 2.0]
+        assert read_content(tmp_path / "a.h5").skipped == []
+        file["w"].attrs["config"] = "{}"
+    assert read_content(tmp_path / "a.h5").skipped == ["attributes"]
+    value = b"\x0a\x04hist"  # field 1, the tag, and no simple_value
+    summary = b"\x0a" + bytes([len(value)]) + value
+    path = tmp_path / "events.out.tfevents.1.host"
+    with RecordWriter(path) as writer:
+        writer.write(b"\x10\x01\x2a" + bytes([len(summary)]) + summary)  # an event of step 1
+    assert (read_content(path).values, read_content(path).skipped) == ({}, ["hist"])
 
 
 def test_a_text_of_another_encoding_is_refused_and_not_guessed(tmp_path: Path) -> None:

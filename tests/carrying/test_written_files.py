@@ -72,7 +72,7 @@ def test_a_checkpoint_is_compared_tensor_by_tensor(tmp_path: Path) -> None:
 
 def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a.pt": torch_writer(lr=0.1, w=weights())}, {"a.pt": torch_writer(lr=0.2, w=weights())})
-    assert "lr is 0.1 in the original, 0.2 after it" in found["a.pt"].detail
+    assert "lr is 0.1 in the original, 0.2 after the migration" in found["a.pt"].detail
 
 
 def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:

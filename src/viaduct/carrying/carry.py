@@ -1,4 +1,4 @@
-"""A carry from end to end: migrate, rehearse both sides, compare, explain."""
+"""A carry from end to end: migrate, run both sides on stand-ins for their devices, compare, explain."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CarryResult:
     # Numbers with which objects were created differently, although no loss, gradient or weight differs.
     ineffective_settings: list[ChangedSetting] = field(default_factory=list)
     idle_optimizers: list[Fact] = field(default_factory=list)  # optimizers that took no step on at least one side
-    shared_paths: list[str] = field(default_factory=list)  # absolute paths in arguments, changed meanwhile
+    shared_paths: list[str] = field(default_factory=list)  # absolute paths in arguments, changed while the original ran
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
     earlier_carries: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
     repetitions: list[Repetition] = field(default_factory=list)  # the second run of each side
@@ -194,7 +194,7 @@ def compare_sides(result: CarryResult, report: Report) -> None:
     """Judge the agreement, find causes, suspects and doubts, and set the verdict.
 
     If something differs and the migration makes intended changes (of numbers, or ranks that train together), the
-    migrated run is judged against a run of the original with these changes instead.
+    migrated run is judged against a run of the original with these changes instead, unless that run fails.
     """
     agreement = result.agreement = judge_agreement(result, report)
     if agreement.verdict != "differ":

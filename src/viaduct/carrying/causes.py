@@ -224,8 +224,9 @@ def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observat
     """Note it if only ranks after rank 0 begin differently, or if only the original's ranks have equal gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
-    differing_ranks = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
-    if differing_ranks and 0 not in differing_ranks:
+    first_losses = [pair for pair in agreement.informative_pairs("loss") if pair.step == 0]
+    differing_ranks = {pair.rank for pair in first_losses if pair.bad}
+    if differing_ranks and 0 in {pair.rank for pair in first_losses} - differing_ranks:
         why = "perhaps weights are not broadcast, or these ranks get other data"
         others = ", ".join(map(str, sorted(differing_ranks)))
         explanation.remarks.append(f"Rank 0 begins as in the original, but not rank {others}: {why}.")
@@ -253,12 +254,16 @@ def explain_gradients(explanation: Explanation, first: ValuePair, left: Observat
     ratio = find_common_ratio(left.first_rank, right.first_rank) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO_TOLERANCE:  # a factor of 1 explains nothing
         return
-    explanation.remarks.append(f"The gradients of rank 0 are {ratio:.6g} times those of the original.")
+    number = left.first_rank.number
+    explanation.remarks.append(f"The gradients of rank {number} are {ratio:.6g} times those of the original.")
     explanation.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
 
 
 def find_common_ratio(left: Rank, right: Rank) -> float | None:
-    """Return the factor between both sides' gradients if all that are not zero have the same one; else None."""
+    """Return the factor by which the right side's gradients are larger, if it is the same for all; else None.
+
+    Gradients that are zero on the left side are left out.
+    """
     ratios = []
     for name, ours in left.gradients.items():
         theirs = right.gradients.get(name)

@@ -57,7 +57,7 @@ class Content:
     may_skip_values: bool = False  # a run may leave out some values, so only those that both sides have are compared
     is_image: bool = False  # `arrays` holds the 8-bit pixels of an image
     unread_reason: str = ""  # why names and dtypes could not be read; then `arrays` holds the bytes of the tensors
-    skipped: list[str] = field(default_factory=list)  # names of tensors that are not read
+    skipped: list[str] = field(default_factory=list)  # names of tensors and other entries that are not read
 
 
 def read_content(path: Path) -> Content:
@@ -153,12 +153,14 @@ NUMPY_TYPES = {  # by TensorFlow dtype; NumPy has no bfloat16, so its bits are r
 
 
 def read_hdf5(path: Path) -> Content:
+    """Return the datasets of an HDF5 file; attributes, such as the configuration of a Keras model, are not read."""
     import h5py
 
     with h5py.File(path, "r") as file:
-        items: dict[str, Any] = {}  # groups and datasets
+        items: dict[str, Any] = {"": file}  # groups and datasets
         file.visititems(lambda name, item: items.update({name: item}))
-        return Content({name: np.asarray(item) for name, item in items.items() if isinstance(item, h5py.Dataset)})
+        arrays = {name: np.asarray(item) for name, item in items.items() if isinstance(item, h5py.Dataset)}
+        return Content(arrays, skipped=["attributes"] if any(item.attrs for item in items.values()) else [])
 
 
 def read_image(path: Path) -> Content:
@@ -232,12 +234,15 @@ class PlainUnpickler(pickle.Unpickler):
 def flatten(value: Any) -> Content:
     """Return nested values, named by their paths; raise Unreadable if they are too many or nested too deeply.
 
-    Numeric arrays become `arrays`; other values, and arrays without axes, become `values` as text.
+    Numeric arrays become `arrays`; other values, and arrays without axes, become `values` as text. The second of two
+    equal paths, such as those of the keys 1 and "1", gets an apostrophe.
     """
     content = Content()
     for number, (name, leaf) in enumerate(iterate_leaves(value, "", ())):
         if number >= MAX_VALUES:
             raise Unreadable(f"it holds more than {MAX_VALUES:,} values")
+        while name in content.arrays or name in content.values:
+            name += "'"
         array = as_array(leaf)
         if array is not None and array.ndim:
             content.arrays[name] = array
@@ -288,7 +293,7 @@ def format_leaf(value: Any) -> str:
 
 
 def read_events(path: Path) -> Content:
-    """Return the scalars of TensorBoard events by tag and step; histograms, images and tensors are not read."""
+    """Return the scalars of TensorBoard events by tag and step; tags of histograms, images and tensors are skipped."""
     content = Content(may_skip_values=True)
     for record in read_records(path):
         # Fields of the message Event: 2 is the step, 5 a summary.
@@ -298,14 +303,16 @@ def read_events(path: Path) -> Content:
                 step = read_varint(record, start, stop)[0]
             elif (number, wire) == (5, BYTES):
                 summaries.append(record[start:stop])
-        for summary in summaries:
-            for tag, scalar in iterate_scalars(summary):
+        for tag, scalar in (pair for summary in summaries for pair in iterate_scalars(summary)):
+            if scalar is not None:
                 content.values[f"{tag} at step {step}"] = repr(scalar)
+            elif tag not in content.skipped:
+                content.skipped.append(tag)
     return content
 
 
-def iterate_scalars(summary: memoryview) -> Iterator[tuple[str, float]]:
-    """Yield the tags and scalars (`simple_value`) of one summary."""
+def iterate_scalars(summary: memoryview) -> Iterator[tuple[str, float | None]]:
+    """Yield the tags of one summary with their scalars (`simple_value`); None for a value of another kind."""
     for _, _, start, stop in iterate_fields(summary, 0, len(summary)):
         value, tag, scalar = summary[start:stop], "", None  # fields of a value: 1 is the tag, 2 simple_value
         for number, wire, begin, end in iterate_fields(value, 0, len(value)):
@@ -313,5 +320,4 @@ def iterate_scalars(summary: memoryview) -> Iterator[tuple[str, float]]:
                 tag = bytes(value[begin:end]).decode("utf-8", "replace")
             elif (number, wire) == (2, FIXED32):
                 scalar = struct.unpack("<f", value[begin:end])[0]
-        if scalar is not None:
-            yield tag, scalar
+        yield tag, scalar

@@ -160,7 +160,8 @@ def compare_values(
         names = [key for key in names if key in ours.values and key in theirs.values]
     compared = [key for key in names if key not in unstable]
     bad += [
-        f"{key} is {ours.values.get(key, 'not there')} in the original, {theirs.values.get(key, 'not there')} after it"
+        f"{key} is {ours.values.get(key, 'not there')} in the original, "
+        f"{theirs.values.get(key, 'not there')} after the migration"
         for key in compared
         if not is_same_value(ours.values.get(key), theirs.values.get(key), runs.allowed)
     ]
