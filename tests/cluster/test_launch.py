@@ -466,7 +466,7 @@ def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
-    assert NodeShare(2, shared={"A": "1"}).variables(0) == {"A": "1"}
+    assert NodeShare(2, shared={"A": "1"}).build_variables(0) == {"A": "1"}
 
 
 # Two servers, as far as a machine can be two

@@ -8,8 +8,8 @@
 `generate` and `device_ips` make a table, `convert` converts it to another template, `drawing` prints it, `environment`
 builds the variables of its processes. `launch` starts ranks through `agent` and `rendezvous`, the only modules that
 import torch. `links` describes this machine's network, `secret` has the secret that a job's machines share. `scripts`,
-`slurm` and `project_scripts` write start scripts. `plan` predicts how a job scales, `layout` if its classifier should
-be split.
+`slurm` and `project_scripts` write start scripts. `plan` predicts the time of a step, `layout` compares two layouts
+of a classifier.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """End of a job on this machine: success, failed ranks, or a signal."""
+    """End of a job on this machine; all ranks finished if nothing here is set."""
 
     failures: list[Failure] = field(default_factory=list)  # in the order of blame: the most likely cause first
     signal: int = 0  # the signal that ended the job, sent to this process or to a rank
@@ -86,7 +86,7 @@ class RankLogs(DefaultLogsSpecs):
 
 
 class Agent(LocalElasticAgent):
-    """Elastic agent that ends the job after a final failure, and calls `report` with a line about every restart."""
+    """Elastic agent with the differences above, which calls `report` with a line about every restart."""
 
     def __init__(self, spec: WorkerSpec, logs: RankLogs, report: Callable[[str], None], show_all: bool):
         prefix = "[rank ${rank}] " if show_all else None

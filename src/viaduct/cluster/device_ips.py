@@ -70,6 +70,7 @@ def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
 
 
 def find_conf(server: str, folder: Path) -> Path:
+    """Return the copy of a server's hccn.conf in a folder; raise BadData if it is missing."""
     path = folder / f"{server}.conf"
     if not os.path.isfile(path):
         raise BadData(f"there is no {path}.", f"Copy /etc/hccn.conf of server {server} there.")

@@ -88,7 +88,10 @@ def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
 
 
 class Reader:
-    """Reader of the parsed JSON; each deviation from the template becomes a finding with its path."""
+    """Reader of the parsed JSON; each deviation from the template becomes a finding with its path.
+
+    `super_pod` allows the further keys of a super-pod table.
+    """
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -147,7 +150,7 @@ class Reader:
         server_id = self.read_text(server, "server_id", path)
         host_ip = self.read_text(server, "host_ip", path) if "host_ip" in server else None
         entries = self.read_objects(self.read_list(server, keys[-1], path))
-        devices = tuple(self.read_device(template, device, position, super_pod) for position, device in entries)
+        devices = tuple(self.read_device(template, device, device_path, super_pod) for device_path, device in entries)
         return DraftServer(path, server_id, host_ip, devices)
 
     def read_device(self, template: Template, device: JsonObject, path: str, super_pod: bool) -> DraftDevice:

@@ -1,6 +1,6 @@
 """Drawing of a rank table in the terminal: a box for each server, with its devices in rows of four.
 
-Devices 0 to 3 are linked with each other inside a server, and so are 4 to 7.
+In a server of eight Ascend 910, devices 0 to 3 are linked with each other, and so are 4 to 7.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ DEFAULT_JOB = "viaduct"
 
 
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
-    """Return the environment variables of one rank's process. `target`: also restrict the visible devices."""
+    """Return the environment variables of one rank's process; with a `target`, also that of the visible devices."""
     position = table.find_position(rank)
     variables = {"RANK_ID": rank, "DEVICE_ID": position.device.device_id, "RANK": rank, "LOCAL_RANK": position.local}
     return {

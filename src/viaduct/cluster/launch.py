@@ -4,7 +4,8 @@
     run_cluster(["python", "my_script.py"], share_from_table(read_table("rank_table_16p.json")))
 
 Exit codes: 0 all ranks of this machine finished; 1 a rank failed and no restart is left, or another machine ended the
-job; 2 a user's mistake; 128 + the signal that ended the job. torch is imported only when ranks are started.
+job; 2 a user's mistake, or the job ended before ranks were started here; 128 + the signal that ended the job. torch is
+imported only when ranks are started.
 """
 
 from __future__ import annotations
@@ -118,11 +119,11 @@ class NodeShare:
     job: str = DEFAULT_JOB
     facts: str = ""  # settings that must be the same on all machines, as text
     table: RankTable | None = None
-    target: Target | None = None
+    target: Target | None = None  # kind of the cards; None: the ranks see all devices of the machine
     shared: Mapping[str, str] = field(default_factory=dict)  # variables of all ranks on this machine
     secret: str = ""  # the job's secret; empty if the user has given none
 
-    def variables(self, rank: int) -> dict[str, str]:
+    def build_variables(self, rank: int) -> dict[str, str]:
         """Return the environment variables of one rank, without those of torchrun."""
         if self.table is None:
             return dict(self.shared)
@@ -277,7 +278,10 @@ def run_cluster(
     show: Show = "first",
     timeout: float = TIMEOUT_S,
 ) -> int:
-    """Run this machine's ranks of a job, and return the exit code."""
+    """Run this machine's ranks of a job, and return the exit code.
+
+    `timeout`: seconds within which all machines must join. Without `log_dir` the output is kept only if a rank failed.
+    """
     check_rank_count(share.ranks, max_restarts)
     command = resolve_command(argv)
     if log_dir is not None:
@@ -341,7 +345,7 @@ def start_ranks(
             variables |= choose_loopback_variables()
         if secret:
             variables[SECRET_VARIABLE] = secret
-        return variables | share.variables(int(torchrun_variables["RANK"]))
+        return variables | share.build_variables(int(torchrun_variables["RANK"]))
 
     handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
     stop_escaping_output()  # torch copies the ranks' output to stdout and stderr
@@ -420,7 +424,7 @@ def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
 
 
 def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Print the most likely cause, the last lines of that rank's output, and the other failed ranks."""
+    """Print the most likely cause, the last lines of that rank's output, and other ranks that failed with it."""
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures
@@ -431,7 +435,7 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
     if not first.stderr:  # no file: its stderr went to the terminal
         print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
-        print(f"  Then {join_first([describe_end(other) for other in others], 8)}.", file=sys.stderr)
+        print(f"  Also {join_first([describe_end(other) for other in others], 8)}.", file=sys.stderr)
     print(f"  The output of the ranks that did not write to this terminal is in {logs}", file=sys.stderr, flush=True)
 
 

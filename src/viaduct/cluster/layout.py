@@ -47,11 +47,11 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Memory (bytes) and time (seconds of a step) of one rank in both layouts."""
+    """Memory of the classifier on one rank, and time to send for it in a step, in both layouts."""
 
-    data_bytes: int
+    data_bytes: int  # weights, gradients and optimizer
     hybrid_bytes: int
-    logits_bytes: int
+    logits_bytes: int  # the same in both layouts
     data_seconds: float
     hybrid_seconds: float
 

@@ -102,15 +102,15 @@ class Plan:
 
     ranks: int
     servers: int
-    devices: int
-    batch_per_device: int
+    devices: int  # of each server
+    batch_per_device: int  # images
     compute_ms: float
     communication_ms: float  # sum of the times of all all-reduces
     exposed_ms: float  # communication after the computation has ended
     step_ms: float
     images_per_second: float
     efficiency: float  # share of a step in which the devices compute
-    gradient_bytes: int
+    gradient_bytes: int  # of all gradients, as they are sent
     sent_inner_bytes: float  # by each device in each step, to devices of its server
     sent_outer_bytes: float  # by each device in each step, to other servers
     buckets: tuple[Bucket, ...]

@@ -30,7 +30,7 @@ class Device:
     """Device of a server with its rank."""
 
     device_id: int  # number on its server
-    device_ip: str  # of its own network card
+    device_ip: str  # of its own network card; empty in a table made from a hostfile without addresses
     rank: int
 
 

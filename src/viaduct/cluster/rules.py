@@ -23,7 +23,7 @@ from viaduct.errors import UnknownName
 
 Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
 CARDS: tuple[Card, ...] = get_args(Card)
-TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")
+TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")  # PCIe cards, which train alone
 DEFAULT_CARD: Card = "ascend-910"
 """Servers of eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
 DEVICES_PER_SERVER = 8
@@ -348,6 +348,7 @@ def check_present_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]
             yield Finding("devices-present", path, str(len(devices)), wrong, "List only what `npu-smi info` shows.")
 
 
+# All have the same parameters: the draft of the table, and the hardware, which most of them do not need.
 CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
     check_status,
     check_version,
@@ -370,9 +371,6 @@ CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
     check_training_cards,
     check_present_devices,
 )
-
-
-"""All have the same parameters: the draft of the table, and the hardware, which most of them do not need."""
 
 
 # Helpers of the checks

@@ -66,9 +66,9 @@ ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sou
 class Job:
     """Job that the scripts start."""
 
-    command: Sequence[str]
+    command: Sequence[str]  # after `--` of `viaduct launch`: `train RECIPE …`
     kind: Kind
-    nodes: int = 1
+    nodes: int = 1  # number of machines, unless there is a rank table
     ranks: int = 8  # ranks of each machine, unless there is a rank table
     table: RankTable | None = None
     name: str = DEFAULT_JOB
