@@ -85,8 +85,9 @@ def train(
 ) -> Run:
     """Train a recipe in this process, or resume its run; `changes` are fields by path, such as {"data.size": 64}.
 
-    `recipe` is a recipe's name, a recipe file, or a Recipe. The run of a Recipe object cannot be resumed from the
-    command line, which needs a file. Progress goes to the logger `viaduct`.
+    `recipe` is a recipe's name, a recipe file, or a Recipe. `run` is the run's directory, runs/NAME by default. If it
+    holds a run, `resume` "auto" and "must" continue it, "never" refuses; if it holds none, "must" refuses. The run of a
+    Recipe object cannot be resumed from the command line, which needs a file. Progress goes to the logger `viaduct`.
     """
     from viaduct.training.networks import apply_source_settings
     from viaduct.training.request import TrainingRequest
@@ -251,6 +252,7 @@ def records(
     With `train` images are randomly cropped and mirrored, in an order that is a function of seed and epoch; otherwise
     the validation images are read in order. `preprocess` names a reference (`viaduct.data.references.names()`): its
     mean is subtracted from pixels of 0 to 255, and the difference is multiplied by its scale (1 for `official`).
+    `label_shift` is added to the stored labels.
     """
     from viaduct import devices
     from viaduct.data.records import Records
@@ -275,9 +277,10 @@ def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", 
     """Make the bottleneck blocks of a model train with viaduct's kernels; change the model in place and return it.
 
     Blocks of torchvision's, timm's and viaduct's ResNets (also grouped and wide) and RegNets are found by structure.
-    Weights and `state_dict` do not change. Evaluation, and a pass in another precision than `dtype`, run the original
-    code. `fused_parts` reports the result. If nothing can be fused (no NVIDIA card, no Triton), the model is not
-    changed and the reason is logged; with `strict` this raises BadValue.
+    Weights and `state_dict` do not change. Evaluation, and a block's pass in another precision than `dtype`, run the
+    original code; only viaduct's own stems and AmoebaNet always train in `dtype`. `fused_parts` reports the result. If
+    nothing can be fused (no NVIDIA card, no Triton), the model is not changed and the reason is logged; with `strict`
+    this raises BadValue.
     """
     from viaduct.kernels.fused import FuseReport, find_obstacle, set_report
 

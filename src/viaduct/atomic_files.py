@@ -1,4 +1,7 @@
-"""Atomic writes: a file or folder is complete or unchanged, however the process ends."""
+"""Atomic writes: a file is complete or unchanged, however the process ends, and so is a new folder.
+
+A folder that exists is replaced by two renames: a process killed between them leaves the old one in a temporary folder.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors that viaduct reports without a traceback: the command prints the message and ends with `exit_code`.
 
 The first line of a message says what happened, with the value received; the next lines are hints. Other modules have
-more such errors: BadRecord (data/tfrecord.py), MissingExtra (extras.py), BadPath (path_errors.py).
+further ones, such as BadPath (path_errors.py) and MissingExtra (extras.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data paths given as file URLs, such as file:///cache/records for /cache/records."""
+"""Data paths given as file URLs without a host, such as file:///cache/records for /cache/records."""
 
 from __future__ import annotations
 

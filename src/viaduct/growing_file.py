@@ -18,7 +18,7 @@ class GrowingFile:
     """A file of lines, and how far it was read: up to `offset`, with `tail` as the last bytes before it."""
 
     path: Path | str
-    on_restart: Callable[[], None]  # called before all lines are read again: the file was replaced or removed
+    on_restart: Callable[[], None]  # called before the first line is read, again if the file was replaced or removed
     inode: int = 0  # 0: there was no file
     offset: int = 0
     tail: bytes = b""

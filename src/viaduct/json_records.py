@@ -98,7 +98,7 @@ def describe_kind(value: object) -> str:
 
 
 def finite_or_null(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
+    """Replace NaN and infinity, which JSON does not have, by None in a value and in its dicts and lists."""
     if isinstance(value, dict):
         return {name: finite_or_null(item) for name, item in value.items()}
     if isinstance(value, list):

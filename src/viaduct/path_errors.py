@@ -1,8 +1,8 @@
 """Explain errors of the operating system on the user's paths.
 
 Functions that open files catch an OSError only if they can explain it better. All others reach `explain_os_error`,
-which returns a message with the path, its flag and a hint. An OSError on a path that is not from the command line is a
-bug of viaduct and keeps its traceback.
+which returns a message with the path, its flag and a hint. An OSError on a path that is neither near one on the command
+line nor in the current or temporary folder is a bug of viaduct and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
     for name in names:
         given = find_nearest(name, list_given_paths(arguments, flags))
         if given is not None or is_users_file(name):
-            return BadPath(*describe(error, name, given))
+            return BadPath(*describe_error(error, name, given))
     if error.errno in EXTERNAL_CAUSES and not names:
         reason, hint = MESSAGES[error.errno]
         return BadPath(f"{reason}.", hint)
@@ -198,7 +198,7 @@ def shorten(name: str) -> str:
     return shown if len(shown) <= 120 else f"{shown[:70]} … {shown[-30:]}"
 
 
-def describe(error: OSError, name: str, given: GivenPath | None) -> tuple[str, str]:
+def describe_error(error: OSError, name: str, given: GivenPath | None) -> tuple[str, str]:
     """Return message and hint for an error on the file `name`, for which the user gave the path `given`."""
     reason, hint = explain_reason(error, name)
     subject = shorten(name)

@@ -1,4 +1,7 @@
-"""Reading of files in untrusted folders: links are not followed, and pipes and devices are not opened."""
+"""Reading of files in untrusted folders: a file that is a link, pipe or device is not opened.
+
+Links among the folders of its path are followed.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ def require_plain(status: os.stat_result, path: Path | str) -> None:
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
-def read_plain_file(path: Path | str, largest: int | None = None) -> bytes:
-    """Return the content of a regular file; raise OSError if it has more than `largest` bytes."""
+def read_plain_file(path: Path | str, max_bytes: int | None = None) -> bytes:
+    """Return the content of a regular file; raise OSError if it has more than `max_bytes`."""
     with open_plain_file(path) as file:
         try:
-            data = file.read() if largest is None else file.read(largest + 1)
+            data = file.read() if max_bytes is None else file.read(max_bytes + 1)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None  # an error of reading names no file
-    if largest is not None and len(data) > largest:
+    if max_bytes is not None and len(data) > max_bytes:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return data

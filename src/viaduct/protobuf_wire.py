@@ -89,7 +89,7 @@ def skip_group(data: memoryview, number: int, position: int, stop: int) -> int:
 
 
 def list_messages(data: memoryview, number: int) -> list[memoryview]:
-    """Return the contents of every field with this number."""
+    """Return the contents of every length-delimited field with this number; raise BadMessage for too many."""
     parts: list[memoryview] = []
     for field_number, wire_type, begin, end in iterate_fields(data, 0, len(data)):
         if (field_number, wire_type) == (number, BYTES):

@@ -1,4 +1,4 @@
-"""The random states of Python, NumPy and torch on the CPU, to detect draws from them."""
+"""The random states of Python, NumPy and torch on the CPU, to detect draws from them and to undo these."""
 
 from __future__ import annotations
 

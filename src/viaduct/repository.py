@@ -36,9 +36,9 @@ class Entry:
     mode: int
     size: int
     changed: tuple[int, int]  # ctime: seconds, nanoseconds
-    modified: tuple[int, int]
+    modified: tuple[int, int]  # mtime
     inode: int
-    stage: int = 0
+    stage: int = 0  # 1 to 3: a version of a file with a merge conflict
     skip_worktree: bool = False  # True: not in the working tree of a sparse checkout
 
 
@@ -82,7 +82,7 @@ class Repository:
 
     top: Path  # folder of the working tree
     folder: Path  # with index and HEAD: `.git`, or another folder for a worktree or submodule
-    common: Path  # with the files that worktrees share, such as config and refs
+    common: Path  # with the files that worktrees share, such as config and refs; mostly `folder` itself
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -141,7 +141,7 @@ class Repository:
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Return the repository of a folder; None if there is none, or only a bare one."""
+    """Return the repository of a folder; None if there is none, or only a bare one; may raise UnreadableRepository."""
     folder = folder.resolve()
     return next(
         (open_repository(parent) for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None

@@ -65,7 +65,7 @@ RECORD_FIELDS: dict[str, dict[str, Any]] = {
 
 
 def read_json_object(path: Path) -> Json:
-    """Return the object in a JSON file; raise BadRun if it is damaged or too large, OSError if it is missing."""
+    """Return the object in a JSON file; raise BadRun if it is damaged or too large, OSError if it cannot be read."""
     try:
         return load_object(path)
     except Damaged as error:
@@ -73,7 +73,7 @@ def read_json_object(path: Path) -> Json:
 
 
 def read_recipe_record(run: Path) -> Json:
-    """Return RUN/recipe.json; raise BadRun if it is missing or damaged."""
+    """Return RUN/recipe.json; raise BadRun if it is missing or damaged, OSError if it cannot be read."""
     file = run / "recipe.json"
     try:
         record = rename_pictures(read_json_object(file))
@@ -190,7 +190,7 @@ def list_step_folders(checkpoints: Path) -> dict[int, Path]:
 
 
 def read_metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
-    """Yield each line of RUN/metrics.jsonl with its record; None for a damaged line."""
+    """Yield each line of RUN/metrics.jsonl with its record, None if damaged; raise BadRun if the file is too large."""
     file = run / "metrics.jsonl"
     if not file.is_file():
         return

@@ -37,7 +37,7 @@ disable_dynamo = find_disable_dynamo()
 
 @contextmanager
 def run_eagerly(compiled: Iterable[nn.Module]) -> Iterator[None]:
-    """Run modules compiled by `Module.compile` uncompiled within the block."""
+    """Run modules compiled by `Module.compile` uncompiled within the block; from 2.6 on, all compiled code."""
     if HAS_STANCE:
         with torch.compiler.set_stance("force_eager"):
             yield

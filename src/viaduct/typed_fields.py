@@ -123,8 +123,8 @@ def find_violated_requirement(value: Any, kind: Any) -> str:
 def matches(value: Any, kind: Any) -> bool:
     """Return True if a value has a type, which may be a union, Literal, tuple or Callable.
 
-    Unlike isinstance: an int is also a float, a bool is not a number, a list is also a tuple, and numbers must be
-    finite and within 64 bits.
+    Unlike isinstance: an int is also a float, a bool is not a number, a list is also a tuple, floats must be finite and
+    ints within 64 bits. The items of a dict are not tested.
     """
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):

@@ -28,7 +28,10 @@ SLOW = run("slow", {10: 0.5, 20: 0.7, 40: 0.9}, minutes=8.0)
 
 def test_the_first_evaluation_within_two_tenths_of_a_point_counts() -> None:
     quick = run("quick", {10: 0.8, 20: 0.8985}, minutes=6.0)
-    assert "by epoch 20: in 0.50 of its epochs and 0.75 of its training time" in describe_time_to_accuracy(SLOW, quick)
+    assert (
+        "by epoch 20: in 0.50 of the first's epochs and 0.75 of the first's training time"
+        in describe_time_to_accuracy(SLOW, quick)
+    )
 
 
 def test_a_run_that_never_arrives_is_reported_to_fall_short() -> None:

@@ -36,7 +36,7 @@ def list_convolutions(network: AmoebaNet) -> list[nn.Conv2d]:
 
 
 def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCHW: Tensor) -> Any:
-    """Return the logits, with those of the auxiliary head if there is one."""
+    """Return the logits, or (logits, those of the auxiliary head) if there is one."""
     stem = network.stem.conv0(images_NCHW).to(dtype).contiguous(memory_format=torch.channels_last)
     first: Any = next(iter(network.cells.values()))
     # The stem's output for its readers: the first cell's second state, the first cell's input, and the second cell.
@@ -47,6 +47,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
         assert isinstance(cell, Cell)
         has_auxiliary = network.aux is not None and name == network.aux_after
         keep = network.compute_keep_probability(index)
+        # Readers of a cell's output are the next two cells and the auxiliary head.
         outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, keep).run(x, previous)
         previous, (x, later) = later, outputs[:2]
         if has_auxiliary:

@@ -141,7 +141,7 @@ def backpropagate_projection(
 
 
 def compute_weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """Return gradient.T @ x, accumulated and returned in float32."""
+    """Return gradient.T @ x, accumulated and returned in float32; on the CPU (in tests) in the inputs' dtype."""
     if gradient.is_cuda and gradient.dtype != torch.float32:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)
     return gradient.t() @ x

@@ -140,7 +140,10 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
 
 
 def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
-    """Run a stem on our kernels, or its own forward in evaluation, for other sizes, or if images need a gradient."""
+    """Run a stem on our kernels, or its own forward in evaluation or if images need a gradient.
+
+    Its own forward also runs for images that are too large, not square, or whose side is no multiple of 4.
+    """
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * stem.conv.out_channels * height * width // 4 > MAX_ELEMENTS
     if not stem.training or images.requires_grad or height % 4 or height != width or is_too_large:

@@ -12,7 +12,7 @@ from torch import nn
 
 from viaduct.kernels.copies import Copies
 
-KERNELS = "viaduct.kernels."
+KERNELS = "viaduct.kernels."  # beginning of the modules' names whose functions replace a forward
 REPORT = "_viaduct_fuse_report"  # attribute that holds the report, on the network that `fuse` was called with
 Network = TypeVar("Network", bound=nn.Module)
 

@@ -149,7 +149,7 @@ def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor)
 def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, multiprocessors: int, shared: int) -> Plan:
     """Return the plan for a number of images (`count`) and channel slices."""
     pitch = block_shape.slice * 2 + 16  # bytes from pixel to pixel in shared memory: PITCH in grouped.cu
-    max_pixels = (shared // block_shape.resident - 1024) // pitch
+    max_pixels = (shared // block_shape.resident - 1024) // pitch  # CUDA reserves 1024 bytes for each block
     # The images of a block are limited so that every multiprocessor has work.
     max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
     rows, images = tile.fit(max_pixels, block_shape, max_images)

@@ -134,7 +134,7 @@ def list_other_operations(block: nn.Module, children: dict[str, nn.Module], laye
     """Yield what else a block has: other submodules than ReLUs and identities, tensors, hooks, replaced forwards."""
     layers = {children[name] for name in layer_names}
     inside_layers = {part for layer in layers for part in layer.modules()}
-    for name, module in children.items():
+    for name, module in children.items():  # the block itself has an empty name; its hooks still run
         if name and (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks):
             yield f"{name} has hooks, which our kernels would skip"
         if "forward" in vars(module):

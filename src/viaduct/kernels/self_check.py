@@ -22,7 +22,7 @@ from viaduct.models.resnet import Bottleneck
 from viaduct.random_states import keep_random_states, read_random_states
 
 MAX_ERROR = 1e-9  # relative, in float64
-COUNT, HEIGHT, WIDTH = 2, 6, 5  # of the images
+COUNT, HEIGHT, WIDTH = 2, 6, 5  # number and size of the images
 SEED = 20260118
 
 

@@ -58,7 +58,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ContourMap:
-    """A quantity over two axes; `best` is the index of the best measurement in `points`."""
+    """A quantity over two axes; `best` is the index in `points` of the best measurement, which has a larger dot."""
 
     template: ClassVar[str] = "contour_map.html"
 
@@ -114,7 +114,10 @@ class ContourDrawing:
 
 
 def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:
-    """Return the rectangles of the bands; neighbouring cells of one band are joined within a row."""
+    """Return the rectangles of the bands, none for fewer than three measurements or for equal values.
+
+    Neighbouring cells of one band are joined within a row.
+    """
     if len(values) < 3 or values.max() == values.min():
         return []
     bands = find_bands(positions, values)

@@ -23,7 +23,7 @@ class Comment:
     group: str
     state: str
     tone: Literal["good", "bad", "warn", "muted"] = "muted"
-    place: str = ""
+    place: str = ""  # text after the comment, such as the cell of a notebook
 
 
 @dataclass(frozen=True, slots=True)

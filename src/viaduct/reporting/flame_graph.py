@@ -25,7 +25,10 @@ MIN_SHARE = 1 / 5000
 
 @dataclass(frozen=True)
 class FlameNode:
-    """A box. `value` includes the values of its children. `colour` is an index; None: the colour of its parent."""
+    """A box. `value` includes the values of its children. `colour` is an index; None: the colour of its parent.
+
+    `note` follows the figures in the read-out.
+    """
 
     name: str
     value: float
@@ -55,7 +58,7 @@ class FlameGraph:
         return FlameDrawing(boxes)
 
     def flatten(self, min_share: float) -> list[FlameBox]:
-        """Return all boxes, parents before children; those narrower than `min_share` are joined with their siblings."""
+        """Return all boxes, parents before children; siblings narrower than `min_share` are joined into one."""
         total = self.root.value
         if total <= 0:
             return []

@@ -24,20 +24,20 @@ class HistogramPair:
     title: str
     low: float
     high: float
-    left: Sequence[int]
-    right: Sequence[int]
-    left_name: str = "left"
-    right_name: str = "right"
+    first: Sequence[int]
+    second: Sequence[int]
+    first_name: str = "left"  # the sides of a comparison
+    second_name: str = "right"
 
     def __post_init__(self) -> None:
-        if len(self.left) != len(self.right):
-            raise ValueError(f"histogram {self.title!r} has {len(self.left)} bins against {len(self.right)}.")
+        if len(self.first) != len(self.second):
+            raise ValueError(f"histogram {self.title!r} has {len(self.first)} bins against {len(self.second)}.")
 
     def drawing(self) -> HistogramDrawing:
-        largest = max([*self.left, *self.right], default=0)
+        largest = max([*self.first, *self.second], default=0)
         return HistogramDrawing(
-            area=f"M0 1000V{draw_outline(self.left, largest)}V1000Z" if largest else "",
-            line=f"M0 {draw_outline(self.right, largest)}" if largest else "",
+            area=f"M0 1000V{draw_outline(self.first, largest)}V1000Z" if largest else "",
+            line=f"M0 {draw_outline(self.second, largest)}" if largest else "",
             ticks=[f"{value:.4g}" for value in (self.low, (self.low + self.high) / 2, self.high)],
             largest=format_count(largest),
         )
@@ -48,9 +48,9 @@ class HistogramPair:
             "kind": "histograms",
             "title": self.title,
             "range": [float(f"{self.low:.6g}"), float(f"{self.high:.6g}")],
-            "left": list(self.left),
-            "right": list(self.right),
-            "names": [self.left_name, self.right_name],
+            "first": list(self.first),
+            "second": list(self.second),
+            "names": [self.first_name, self.second_name],
         }
 
 

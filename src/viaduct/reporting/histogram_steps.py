@@ -86,7 +86,10 @@ def format_ends(values: Sequence[float]) -> list[str]:
 
 
 def draw_shape(histogram: Histogram, left: float, right: float, base: float, height: float) -> str:
-    """Return the outline of one histogram as an SVG path in a square of 1000."""
+    """Return the outline of one histogram as an SVG path in a square of 1000.
+
+    `left` and `right` are the values at the edges of the square, `base` the y of the histogram's foot.
+    """
     begin, end = ((value - left) / (right - left) for value in (histogram.low, histogram.high))
     if end - begin < MIN_WIDTH:
         middle = min(max((begin + end) / 2, MIN_WIDTH / 2), 1 - MIN_WIDTH / 2)

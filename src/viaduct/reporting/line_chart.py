@@ -107,7 +107,10 @@ class Points:
 
 @dataclass(frozen=True)
 class LineDrawing:
-    """One series as the template needs it: an SVG path, and dots for isolated points."""
+    """One series as the template needs it: an SVG path, and dots for isolated points.
+
+    `colour` is the number of a `--line-…` colour; `summary` is for screen readers.
+    """
 
     name: str
     colour: int
@@ -119,7 +122,7 @@ class LineDrawing:
 
 @dataclass(frozen=True)
 class ChartView:
-    """The chart on a linear or log scale."""
+    """The chart on a linear or log scale; `note` counts the values that it cannot show."""
 
     log: bool
     y_ticks: Sequence[Tick]

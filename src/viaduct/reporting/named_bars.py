@@ -15,7 +15,7 @@ from viaduct.reporting.figures import format_power, format_scientific
 
 @dataclass(frozen=True)
 class BarSeries:
-    """One value for each name. None: no bar; 0: the text `equal`; not finite: the text `no measure`.
+    """One value, not below 0, for each name. None: no bar; 0: the text `equal`; not finite: the text `no measure`.
 
     `bad` has the indices of the values beyond a limit.
     """

@@ -15,7 +15,7 @@ from typing import ClassVar
 from viaduct.reporting.figures import is_number
 
 LOG_SCALE_RATIO = 50.0
-"""Ratio of the largest to the smallest value above which an axis of positive numbers has a log scale."""
+"""Ratio of the largest to the smallest value above which an axis of three or more positive numbers has a log scale."""
 MISSING_SHARE = 0.1
 """Fraction of an axis below its values that is reserved for runs without a value."""
 MAX_CATEGORIES = 12

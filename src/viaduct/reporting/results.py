@@ -19,6 +19,7 @@ from typing import Any
 
 from viaduct.errors import BadData
 
+NEAR = 0.002  # difference of top-1 below which an accuracy counts as reached
 REQUIRED = ("kind", "command", "commit", "machine", "date", "samples")
 HEAD = """# Results
 
@@ -40,6 +41,7 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def render(results: dict[str, dict[str, Any]]) -> str:
+    """Return the text of results.md."""
     trainings = {name: record for name, record in results.items() if record["kind"] == "training"}
     benchmarks = {name: record for name, record in results.items() if record["kind"] == "benchmark"}
     pairs = [(results[record["against"]], record) for record in trainings.values() if "against" in record]
@@ -103,19 +105,19 @@ def compute_minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> fl
     return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
 
 
-def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
-    """Return a sentence on when the second run comes within 0.2 points of the first's final accuracy."""
+def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """Return a sentence on when the second run comes within 0.2 points (NEAR) of the first's final accuracy."""
     final = first["final"]["top1"]
-    goal = f"{100 * final:.2f} % less {100 * within:.1f} points"
+    goal = f"{100 * final:.2f} % less {100 * NEAR:.1f} points"
     evaluations = second["samples"]["evaluations"]
-    reached = next((evaluation for evaluation in evaluations if evaluation["top1"] >= final - within), None)
+    reached = next((evaluation for evaluation in evaluations if evaluation["top1"] >= final - NEAR), None)
     if reached is None:
         return f"The second does not reach the first's {goal}; its best is {100 * second['best']['top1']:.2f} %."
     epochs = reached["epoch"] / first["epochs"]
     minutes = compute_minutes_at(second, reached) / first["minutes"]["training"]
     return (
-        f"The second reaches the first's {goal} by epoch {reached['epoch']:.0f}: in {epochs:.2f} of its epochs and "
-        f"{minutes:.2f} of its training time. Minutes are of training alone."
+        f"The second reaches the first's {goal} by epoch {reached['epoch']:.0f}: in {epochs:.2f} of the first's epochs "
+        f"and {minutes:.2f} of the first's training time. Minutes are of training alone."
     )
 
 

@@ -33,7 +33,10 @@ MAX_LETTERS = 40
 
 @dataclass(frozen=True)
 class Point:
-    """One point. `y` may be zero, infinite or NaN; a click leads to `address`, such as `#rows-57`."""
+    """One point. `y` may be zero, infinite or NaN, and a negative one is drawn at its absolute value.
+
+    A click leads to `address`, such as `#rows-57`.
+    """
 
     x: float
     y: float

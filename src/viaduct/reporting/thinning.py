@@ -1,7 +1,7 @@
 """Thin the points of a line that has more of them than a screen has columns.
 
-Of every stretch of neighbouring points, the lowest, the highest and the first gap (NaN) are kept, so that spikes stay
-visible.
+Of every stretch of neighbouring points, the lowest, the highest and the first gap (NaN, infinity) are kept, so that
+spikes stay visible.
 """
 
 from __future__ import annotations

@@ -104,13 +104,13 @@
         legend.append(entry);
       });
       caption.append(make("h4", "", block.title), legend);
-      const most = Math.max(...block.left, ...block.right, 1);
+      const most = Math.max(...block.first, ...block.second, 1);
       const outline = (counts) => counts.map((count, bin) => `V${(1000 - (1000 * Math.log1p(count)) / Math.log1p(most)).toFixed(0)}H${((1000 * (bin + 1)) / counts.length).toFixed(1)}`).join("");
       const [low, high] = block.range;
       const shape = draw("svg", { class: "shape", viewBox: "0 0 1000 1000", preserveAspectRatio: "none", role: "img", "aria-label": `${block.title}: values from ${low} to ${high}` });
       const stroke = { "vector-effect": "non-scaling-stroke" };
-      shape.append(draw("path", { class: "line-0 filled", d: `M0 1000${outline(block.left)}V1000Z`, ...stroke }));
-      shape.append(draw("path", { class: "line-1", d: `M0 1000${outline(block.right)}V1000`, ...stroke }));
+      shape.append(draw("path", { class: "line-0 filled", d: `M0 1000${outline(block.first)}V1000Z`, ...stroke }));
+      shape.append(draw("path", { class: "line-1", d: `M0 1000${outline(block.second)}V1000`, ...stroke }));
       const ends = make("p", "ends");
       ends.append(...[low, (low + high) / 2, high].map((value) => make("span", "", String(Number(value.toPrecision(4))))));
       frame.append(caption, shape, ends, make("p", "aside", `Height is the logarithm of the count; the tallest bin holds ${most.toLocaleString("en-US")}.`));

@@ -62,7 +62,7 @@ def load_run(folder: str, index: RunIndex) -> RunFacts:
 
 
 def open_run(path: Path) -> RunFacts:
-    """Return the run at a path; raise BadValue if it is not a folder, BadRun if its recipe.json cannot be read."""
+    """Return the run at a path; raise BadValue if it is not a folder, BadRun without an intact recipe.json."""
     folder = str(path)
     if not path.is_dir():
         problem = "is a file, not a run" if path.exists() else "does not exist"

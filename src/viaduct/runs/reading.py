@@ -42,7 +42,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     """Return the facts of a run, without its name and state, and the digest of its metrics.
 
     `earlier` is the digest of an earlier reading, so that only new lines of metrics.jsonl are read. Raises BadRun if
-    recipe.json cannot be read.
+    recipe.json is missing or damaged.
     """
     path = Path(folder)
     files = dict(zip(FILES, signature, strict=True))

@@ -33,7 +33,7 @@ FORWARD, INPUT, WEIGHT = "grouped_convolution", "grouped_input_gradient", "group
 
 
 def read_layer(*sizes: int) -> Layer:
-    """Return the layer of these sizes; for an input gradient with stride 1, they are of the convolution it is."""
+    """Return the layer of these sizes. An input gradient with stride 1 is a convolution, whose sizes they are."""
     count, height, width, out_height, out_width, channels, top, left, per_group, stride = sizes
     return Layer(count, height, width, out_height, out_width, channels, per_group, stride, top, left)
 

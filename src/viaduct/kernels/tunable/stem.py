@@ -67,7 +67,7 @@ class StemTensors:
         self.random = random
         self.size = stem.Size(count, height, width, FILTERS, 0)
         self.images = self.random.images(count, 3, 2 * height, 2 * width)
-        weight = (self.random.rows(FILTERS, 147).float() * 0.1).to(self.random.dtype)
+        weight = (self.random.rows(FILTERS, 3 * 7 * 7).float() * 0.1).to(self.random.dtype)
         self.weight = weight.view(FILTERS, 3, 7, 7)
         # For a padding of 3 pixels: two folded pixels before, and an offset of 2 * 2 - 3.
         self.folded = stem.fold(self.images, 2, self.random.dtype)
