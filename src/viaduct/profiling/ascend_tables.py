@@ -34,7 +34,7 @@ COLLECTIVE_NAME = re.compile(  # NPU.backend is hccl
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
 GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/ and its forward node's scope
-# The first pattern that is found in an operator's type, in lower case, decides.
+# The first pattern that is found in an operator's type, in lower case and without underscores, decides.
 TYPE_KINDS = (
     (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
     (kinds.OPTIMIZER, r"^apply|^fusedapply|adam|momentum|lamb\b|sgd|lars"),
@@ -103,13 +103,13 @@ class TaskTable:
                 self.computing = join_spans(self.computing)
 
     def count_steps(self, steps: Sequence[Step], notes: list[str]) -> int:
-        """Return the number of steps that the tasks belong to; 1, with a note, if it is not known."""
+        """Return the number of `steps`, else of the step numbers of the tasks; 1, with a note, if there are none."""
         if not steps and not self.steps:
             notes.append("The number of steps is not known: operators have the figures of the complete recording.")
         return len(steps) or len(self.steps) or 1
 
     def list_kernels(self, steps: int, rank: int) -> list[Kernel]:
-        """Return a row for each type of operator and dtype, the longest first."""
+        """Return a row for each type of operator, core and dtype, with its share of one of `steps` steps."""
         kernels = [
             Kernel(name, find_kind(name, core), total.calls / steps, total.time_us / steps, dtype, rank=rank)
             for (name, core, dtype), total in self.kernels.items()

@@ -24,7 +24,7 @@ def main() -> int:
     if job is None:
         print(f"{JOB_VARIABLE} is not set: this process is started by `viaduct profile run`.", file=sys.stderr)
         return 2
-    if os.getppid() == 1:  # the process that started this one has ended
+    if os.getppid() == 1 and job.launcher != 1:  # the launcher has ended; in a container it may itself be process 1
         return 2
     try:
         return run(job)

@@ -11,9 +11,10 @@
             break
     profile = collector.finish(Facts(source="train.py", kind="script", device="cuda"))
 
-Warm-up steps are not part of the profile. Timed steps run with these marks alone. Recorded steps run under the operator
-profiler, which slows them down, so they give the operators of a step but not its time: they have the interruption
-"recording". A mark is a time point as the clock takes it (clocks.py): a number on the CPU, an event on an accelerator.
+Warm-up steps are not part of the profile. In timed steps only these marks are taken, while a thread samples the system.
+Recorded steps run under the operator profiler, which slows them down, so they give the operators of a step but not its
+time: they have the interruption "recording". A mark is a time point as the clock takes it (clocks.py): a number on the
+CPU, an event on an accelerator.
 """
 
 from __future__ import annotations
@@ -181,7 +182,10 @@ class Collector:
         return self._clock
 
     def _fill_missing_marks(self, step: OpenStep) -> None:
-        """Set the marks of a forward or backward pass that was not seen, so that the pass has no length."""
+        """Set missing marks, so that the data tail or the update tail has no length.
+
+        The forward pass then starts where the previous step ended, and the backward pass ends with the step.
+        """
         if step.forward_start is None:
             self.missing_forward += 1
             step.forward_start = step.previous_end if step.previous_end is not None else step.backward_end or step.end
@@ -192,7 +196,7 @@ class Collector:
     # Parts of the plan
 
     def _change_part(self, ended: OpenStep) -> None:
-        """Start the recorder after the last timed step; stop everything after the plan's last step, or if it failed."""
+        """Start the recorder after the last timed step; stop all after the last step, or if the recorder failed."""
         if self._recorder is not None:
             recorder = self._recorder
             self._catch_failure(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))

@@ -32,7 +32,10 @@ COMPARED_FACTS = ("kind", "device", "description", "ranks", "batch", "precision"
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """One time of a step in both profiles: medians, means, and their noise. None: not measured."""
+    """One time of a step in both profiles: medians, means, and their noise. None: not measured.
+
+    Times of kernels have neither means nor noise; they are those of a recorded step.
+    """
 
     name: str
     before_us: float | None
@@ -59,10 +62,21 @@ class FigureDifference:
         return self.after_us / self.before_us if self.before_us and self.after_us is not None else None
 
     @property
+    def is_slower(self) -> bool | None:
+        """True if the time became longer, by the medians or, if these differ too little, by the means.
+
+        None if neither differ by more than their noise.
+        """
+        pairs = ((self.change_us, self.noise_us), (self.mean_change_us, self.mean_noise_us))
+        changes = [
+            change for change, noise in pairs if change is not None and noise is not None and abs(change) > noise
+        ]
+        return changes[0] > 0 if changes else None
+
+    @property
     def exceeds_noise(self) -> bool:
         """True if the medians differ by more than `noise_us`, or the means by more than `mean_noise_us`."""
-        pairs = ((self.change_us, self.noise_us), (self.mean_change_us, self.mean_noise_us))
-        return any(change is not None and noise is not None and abs(change) > noise for change, noise in pairs)
+        return self.is_slower is not None
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,8 @@ class ProfileDifference:
     phases: tuple[FigureDifference, ...]  # () unless both profiles have phases
     step_parts: tuple[FigureDifference, ...]  # complete step and STEP_PARTS of step_split.py; () unless both have them
     operators: tuple[OperatorDifference, ...]  # largest slowdown first
-    kernels: tuple[FigureDifference, ...]  # by kind
-    memory: tuple[int | None, int | None]  # peaks in bytes
+    kernels: tuple[FigureDifference, ...]  # by kind of work; () unless both profiles have kernels
+    memory: tuple[int | None, int | None]  # peaks in bytes, before and after
     facts: tuple[tuple[str, str, str], ...]  # name, before, after
 
     @property
@@ -184,7 +198,7 @@ def half_spread(values: Sequence[float]) -> float:
 
 
 def compare_step_parts(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
-    """Return end-to-end time, computing, exposed communication and free time; () unless both profiles have them."""
+    """Compare end-to-end time, computing, exposed communication and free time; () unless both profiles have them."""
     splits = [read_step_parts(profile) for profile in (before, after)]
     if not all(splits):
         return ()
@@ -239,7 +253,7 @@ def add_sums(pairs: Iterable[tuple[Key, Sum]]) -> dict[Key, Sum]:
 
 
 def compare_kinds(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
-    """Return the time of kernels by kind of work, the largest first."""
+    """Compare the times of kernels by kind of work, the largest first; () unless both profiles have kernels."""
     left, right = sum_kinds(before), sum_kinds(after)
     if not left or not right:
         return ()

@@ -50,8 +50,7 @@ def choose_tone(difference: ProfileDifference) -> Tone:
     iteration = difference.iteration
     if difference.exit_code == 2 or (difference.differs and not iteration.exceeds_noise):
         return "warn"
-    is_slower = (iteration.change_us or 0.0) > 0 or (iteration.mean_change_us or 0.0) > 0
-    return "bad" if iteration.exceeds_noise and is_slower else "good"
+    return "bad" if iteration.is_slower else "good"
 
 
 def list_tiles(difference: ProfileDifference) -> list[Tile]:
@@ -60,7 +59,7 @@ def list_tiles(difference: ProfileDifference) -> list[Tile]:
     for figure in figures:
         if figure.before_us is None or figure.after_us is None:
             continue
-        is_faster = (figure.change_us or 0.0) < 0 if figure.exceeds_noise else None
+        is_faster = None if figure.is_slower is None else not figure.is_slower
         value = f"{format_us(figure.before_us)} → {format_us(figure.after_us)}"
         note = f"{format_change(figure.change_us)}; beyond the noise: {format_judgement(figure)}"
         tiles.append(Tile(figure.name, value, note, is_faster))

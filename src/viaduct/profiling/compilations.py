@@ -67,7 +67,7 @@ class Compilations:
         return new, time_us
 
     def list_new_reasons(self) -> list[str]:
-        """Return torch's reasons for recompilations since this object was made, at most MAX_REASONS."""
+        """Return torch's reasons for recompilations since this object was made: MAX_REASONS, then how many more."""
         reasons = [reason for reason in list_reasons() if reason not in self._old_reasons]
         omitted = [f"{len(reasons) - MAX_REASONS} more reasons"] if len(reasons) > MAX_REASONS else []
         return reasons[:MAX_REASONS] + omitted

@@ -20,12 +20,8 @@ from typing import Any
 OPERATOR, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 RUNTIMES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-ON_HOST = (
-    PYTHON,
-    ANNOTATION,
-    OPERATOR,
-    *RUNTIMES,
-)  # of events with the same times, the first of these is the outermost
+# Of events of the host with the same times, the one with the first of these categories is the outermost.
+ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)
 
 # Prefixes of the names of events: fetching a batch, an optimizer's step or zero_grad, evaluating a node of autograd.
 LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.", "autograd::engine::evaluate_function"

@@ -314,7 +314,8 @@ def parse_matrix_product(operator: Operator) -> MatrixProduct | None:
 def parse_convolution(operator: Operator) -> Convolution | None:
     """Return the forward convolution that an operator computes; None if unknown.
 
-    An operator in a profile does not have stride and padding. They follow from its number of floating-point operations.
+    An operator in a profile does not have stride and padding. They follow from its number of floating-point operations,
+    if both are the same in height and width and there is no dilation.
     """
     shapes = parse_shapes(operator.shapes)
     if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:
@@ -323,10 +324,10 @@ def parse_convolution(operator: Operator) -> Convolution | None:
     if image[1] % weight[1] or not operator.flops or not operator.calls:
         return None
     pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))  # of one output image
-    found = _find_stride_and_padding(image, weight, pixels)
-    if found is None:
+    stride_and_padding = _find_stride_and_padding(image, weight, pixels)
+    if stride_and_padding is None:
         return None
-    stride, padding = found
+    stride, padding = stride_and_padding
     return Convolution(image, weight, stride, padding, image[1] // weight[1], find_float_dtype(operator))
 
 

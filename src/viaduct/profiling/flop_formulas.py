@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator.
+    """Work of an operator.
 
     Operators of one `family` may call each other, such as aten::conv2d and aten::convolution. Then only the innermost
     one counts.

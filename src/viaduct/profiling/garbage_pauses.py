@@ -22,7 +22,7 @@ class GarbagePauses:
 
     def __init__(self, is_timed: Callable[[], bool]) -> None:
         """Create a listener; a pause counts if `is_timed` returns True at its end."""
-        self.rows: list[list[float]] = []  # generation of the collected objects, and microseconds
+        self.rows: list[list[float]] = []  # of each pause: generation of the collected objects, and microseconds
         self._is_timed = is_timed
         self._began_us: float | None = None
 

@@ -59,9 +59,7 @@ class RankFigures:
     iteration: PhaseFigure
     phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty if only iterations were measured
     collective_us: float | None  # time of a step's collectives: mean over the steps that have some; None if none has
-    exposed_us: (
-        float | None
-    )  # the part of it in which the rank computes nothing; None unless known for every collective
+    exposed_us: float | None  # part of `collective_us` in which the rank computes nothing; None unless known for all
 
     @property
     def uneven_phases(self) -> list[PhaseFigure]:

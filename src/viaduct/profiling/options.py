@@ -48,7 +48,7 @@ class ProfilingOptions:
     collectives: bool = True  # keep the collectives (hccl)
     fp_point: str = ""  # module whose call is the forward start; empty: the forward start is found automatically
     bp_point: str = ""  # module whose gradients are the backward end; empty: the backward end is found automatically
-    storage_limit: int | None = None  # bytes of trace.json
+    storage_limit: int | None = None  # largest size of trace.json in bytes
     notes: tuple[str, ...] = ()  # about options that have no effect
 
 

@@ -36,9 +36,8 @@ class OuterCalls:
 
     def __init__(self, on_call: OnCall, on_return: OnReturn) -> None:
         self._on_call, self._on_return = on_call, on_return
-        self._roots: NetworkCalls | None = NetworkCalls(
-            self._on_begin, self._on_end
-        )  # hooks on all modules; None once removed
+        # Hooks on all modules; None once removed.
+        self._hooks: NetworkCalls | None = NetworkCalls(self._on_begin, self._on_end)
         self._replaced: dict[type, Any] = {}  # class -> its own __call__, None if it inherits it
         self._called_classes: dict[type, None] = {}  # an ordered set
         self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters
@@ -46,14 +45,14 @@ class OuterCalls:
         self._graphs_before = count_graphs()
 
     def __enter__(self) -> OuterCalls:
-        if self._roots is not None:
-            self._roots.__enter__()
+        if self._hooks is not None:
+            self._hooks.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._roots is not None:
-            self._roots.__exit__()
-            self._roots = None
+        if self._hooks is not None:
+            self._hooks.__exit__()
+            self._hooks = None
         for network_class, own_call in self._replaced.items():
             if own_call is None:
                 with suppress(AttributeError):
@@ -64,12 +63,12 @@ class OuterCalls:
 
     def observe_only_called_classes(self) -> None:
         """Observe only the classes of networks called so far; do nothing if there are none, or if code was compiled."""
-        if self._roots is None or not self._called_classes or count_graphs() > self._graphs_before:
+        if self._hooks is None or not self._called_classes or count_graphs() > self._graphs_before:
             return
         for network_class in self._called_classes:
             self._replace_call(network_class)
-        self._roots.__exit__()
-        self._roots = None
+        self._hooks.__exit__()
+        self._hooks = None
 
     def _replace_call(self, network_class: Any) -> None:
         original = network_class.__call__

@@ -78,7 +78,10 @@ def write_ranks(ranks: Sequence[RankOutput], out: Path) -> tuple[Profile, list[d
 def complete_folder(
     profile: Profile, out: Path, events: Sequence[dict[str, Any]], notify: Callable[[str], None]
 ) -> tuple[Profile, list[Path]]:
-    """Add the device's ceilings (peak rates) and advice, write all files of the folder and return their paths."""
+    """Add the device's ceilings (peak rates) and advice, and write all files of the folder.
+
+    Return the complete profile, and the paths of the files and of the ranks' folders.
+    """
     from viaduct.profiling.report import write_report
 
     write_profile(profile, out, events)  # kept even if ceilings or advice fail

@@ -6,7 +6,8 @@
 
 Collectors and readers fill these records; summary, report, advice, comparison and trace read them. Times are
 microseconds (`_us`), on one clock for all ranks of a profile; its zero is the profile's earliest step, memory point or
-sample. `None` means "not measured" and is shown as a dash. Importing this module does not import torch.
+sample, or the first event of a Kineto trace. `None` means "not measured" and is shown as a dash. Importing this module
+does not import torch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Phase = Literal["data", "forward", "backward", "update", "other"]
 SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
 RECORDING = "recording"
-"""Value of `Step.interrupted_by` for a step under the operator profiler, which makes it slower than a timed one."""
+"""Interruption of a step under the operator profiler, which makes it slower than a timed one."""
 MAX_MEMORY_POINTS = 4000  # of one rank that are kept; `thin_points` selects them
 
 
@@ -52,9 +53,9 @@ class Step:
     previous_end_us: float | None  # None if it is not known, as for the first step of a profile
     loader_wait_us: float | None = None  # time for which the host waited for the batch of this step
     collectives: tuple[Collective, ...] = ()
-    recompiled: int = 0  # graphs that torch.compile compiled in this step
+    recompiled: int = 0  # graphs that torch.compile compiled in this step, for the first time or again
     compile_us: float = 0.0
-    interrupted_by: str = ""  # other work since the previous step: "evaluation, checkpoint", or RECORDING
+    interrupted_by: str = ""  # other work since the previous step, and RECORDING: "recording, evaluation"
 
     @property
     def interruptions(self) -> list[str]:
@@ -95,8 +96,8 @@ class Step:
 class Operator:
     """One operator with one signature, per recorded step of one rank.
 
-    Counts are means over the recorded steps. Times are taken from a typical recorded step; only in the profiles of
-    msprof and torch_npu they are means, too.
+    Counts are means over the recorded steps. Times are medians over these steps; they are means for an operator that
+    some step does not have, and in the profiles of msprof and torch_npu.
     """
 
     name: str  # "aten::convolution"

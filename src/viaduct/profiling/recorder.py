@@ -170,7 +170,7 @@ class OperatorRecorder:
         trace = Trace.read(raw, self.list_step_spans(times), main_thread, self.device)
         files = ScriptFiles(self.script_folder)
         trace.locations = locate_calls(trace.events, files, lines, base_ns)
-        # The difference between the host's clock and the clock of the trace.
+        # Added to a time of the trace, it gives the time on the host's clock.
         shift = median(mark - moment for mark, moment in zip(self.marks, times, strict=True))
         memory, owners = describe_memory(raw, trace, self.live_before, self.rank)
         return RecordedSteps(
@@ -184,7 +184,10 @@ class OperatorRecorder:
         )
 
     def list_step_spans(self, times: Sequence[float]) -> list[Span]:
-        """Return start and end of each step without an interruption; `times` has the time of each CLOCK annotation."""
+        """Return start and end of each step without an interruption, or of all steps if each has one.
+
+        `times` has the time of each CLOCK annotation: one more than there are steps that ended.
+        """
         if len(times) == 1:
             self.notes.append("the first recorded step did not end: only operators of its beginning were recorded")
             return [(times[0], float("inf"))]

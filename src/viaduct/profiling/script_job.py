@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from viaduct.json_records import decode_record, load_object
@@ -36,6 +36,7 @@ class ScriptJob:
     timed: int  # steps of which only the time points are taken
     recorded: int  # steps under the operator profiler
     device: str = "auto"
+    launcher: int = field(default_factory=os.getpid)  # id of the process that starts the script's processes
 
     @property
     def plan(self) -> Plan:

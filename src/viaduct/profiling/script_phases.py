@@ -104,7 +104,7 @@ class ScriptPhases(Watcher):
             return
         self.batches += 1
         self._step_batches += 1
-        if not self._trained:
+        if not self._trained:  # later loaders may be those of evaluations
             self.workers = getattr(loader, "_num_workers", None)
         if self._is_functional:
             self.collector.mark_forward_start()
@@ -291,9 +291,11 @@ class ScriptPhases(Watcher):
         if self.skipped_updates:
             notes.append(f"GradScaler skipped {self.skipped_updates} updates; those steps are left out of the medians.")
         if self.collector.missing_forward and not self._is_functional:
-            notes.append(f"in {self.collector.missing_forward} steps no forward pass was seen: no data tail is known.")
+            notes.append(f"in {self.collector.missing_forward} steps no forward pass was seen: their data tail is 0.")
         if self.collector.missing_backward:
-            notes.append(f"in {self.collector.missing_backward} steps no backward pass was seen.")
+            notes.append(
+                f"in {self.collector.missing_backward} steps no backward pass was seen: their update tail is 0."
+            )
         return notes
 
     @property

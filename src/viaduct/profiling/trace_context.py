@@ -46,9 +46,7 @@ class Trace:
     step_spans: list[Span]  # start and end of each recorded step, in order
     main_thread: Any  # (process, thread) of the training loop
     device: str = "cpu"
-    locations: dict[int, str] = field(
-        default_factory=dict
-    )  # by id of a Python function: line of the script (locations.py)
+    locations: dict[int, str] = field(default_factory=dict)  # line of the script, by id of a Python function's event
 
     @classmethod
     def read(cls, raw_events: Iterable[dict[str, Any]], step_spans: list[Span], main_thread: Any, device: str) -> Trace:
@@ -98,9 +96,7 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    reads_host_values: bool = (
-        False  # inside the loader or the optimizer, whose scalars are on the host: no wait for the device
-    )
+    reads_host_values: bool = False  # inside loader or optimizer, whose scalars are on the host: no wait for the device
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-from profiling.advice.made_profiles import make_profile
+from profiling.advice.made_profiles import make_profile, make_steps
 from viaduct.profiling.advice import advise
-from viaduct.profiling.record import Advice, Profile
+from viaduct.profiling.record import RECORDING, Advice, Profile
 
 
 def find(profile: Profile) -> Advice | None:
@@ -21,3 +21,11 @@ def test_long_pauses_are_added_up() -> None:
     assert advice is not None
     assert advice.gain_us == 1000.0
     assert "2 pauses" in advice.evidence[0]
+
+
+def test_pauses_count_for_all_timed_steps_also_the_interrupted_ones() -> None:
+    steps = [*make_steps(10), *make_steps(10, interrupted_by="evaluation"), *make_steps(5, interrupted_by=RECORDING)]
+    advice = find(make_profile(steps, tables=make_table(14000.0)))
+    assert advice is not None
+    assert advice.gain_us == 700.0
+    assert "in 20 timed steps" in advice.evidence[0]

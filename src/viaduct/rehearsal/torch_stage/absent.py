@@ -7,6 +7,7 @@ return normalised values and input gradients in the input's dtype. The cells com
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -163,7 +164,7 @@ def make_wide_product(operator: Any) -> Any:
 
 _PRODUCTS = {"mm": torch.mm, "bmm": torch.bmm, "addmm": torch.addmm, "baddbmm": torch.baddbmm}
 
-MISSING_CPU_KERNELS = {
+MISSING_CPU_KERNELS: dict[str, Callable[..., Any]] = {
     **{f"{name}.dtype{out}": make_wide_product(product) for name, product in _PRODUCTS.items() for out in ("", "_out")},
     "batch_norm_stats": batch_norm_stats,
     "batch_norm_gather_stats_with_counts": batch_norm_gather_stats_with_counts,
