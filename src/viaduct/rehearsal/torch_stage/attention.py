@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -107,7 +108,7 @@ def backward(
     return *(put_on_card(grad, index) for grad in grads), None
 
 
-ATTENTION_KERNELS = {
+ATTENTION_KERNELS: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "_scaled_dot_product_fused_attention_overrideable": forward,
     "_scaled_dot_product_fused_attention_overrideable_backward": backward,

@@ -8,6 +8,7 @@ other than jagged ones, which PyTorch composes of ordinary tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -82,7 +83,7 @@ def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
 
 # Operators that make nested or quantized tensors, with the function that refuses them. Nested tensors do not work on a
 # card: PyTorch reads their offsets in C++.
-REFUSED_OPERATORS = {
+REFUSED_OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded"), refuse_nested
     ),
