@@ -55,6 +55,16 @@ def test_what_is_expected_and_who_calls_back_may_change(run: RunDir) -> None:
     run.refuse_other_recipe(make_loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
 
 
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "histograms.jsonl", "log.txt", "log.json", "event_log.txt", ".reached"]
+)
+def test_a_pipe_in_place_of_a_file_that_grows_is_refused_before_it_blocks(run: RunDir, name: str) -> None:
+    begin_run(run)
+    os.mkfifo(run.path / name)
+    with pytest.raises(BadRun, match="is not a file, but a folder, a pipe or a device"):
+        run.refuse_special_files()
+
+
 def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
     begin_run(run)
     with pytest.raises(BadRun, match=r"run' holds a run of 'mine', not of 'yours'.\n  Choose another place with --run"):

@@ -16,7 +16,9 @@ from viaduct.errors import BadData, BadValue
 from viaduct.models import build
 from viaduct.recipes import load
 from viaduct.recipes._fields import override
-from viaduct.training.trained_weights import WeightsFile, find_weights
+from viaduct.training import checkpoint
+from viaduct.training.distributed import ALONE
+from viaduct.training.trained_weights import WeightsFile, find_weights, load_weights
 from viaduct.verbs._weights import has_enough_outputs
 from viaduct.weights import mindspore_names
 from viaduct.weights.exporting import write_safetensors
@@ -110,6 +112,21 @@ def test_averages_must_be_there_where_they_are_requested(tmp_path: Path, tensors
     model = network()
     WeightsFile(tmp_path / "both.pth").load_into(model, True)
     assert_holds(model, {name: value * 2 for name, value in tensors.items()})
+
+
+def test_a_name_like_tensorflows_in_another_file_does_not_select_averages(
+    tmp_path: Path, tensors: dict[str, Tensor]
+) -> None:
+    foreign = {"head/kernel/ExponentialMovingAverage": torch.zeros(2)}
+    write_safetensors(tmp_path / "odd.safetensors", {**tensors, **foreign}, {"format": "pt"})
+    with pytest.raises(BadData, match="does not hold this network"):
+        WeightsFile(tmp_path / "odd.safetensors").load_into(network(), None)
+
+
+def test_a_checkpoint_that_states_no_epoch_is_not_taken_for_epoch_0(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    saved = checkpoint.save(tmp_path / "checkpoints", 5, tensors, state={}, notes={})
+    step, epoch = load_weights(saved, load("shapes_taster").recipe, network(), ALONE, ema=None)
+    assert (step, epoch) == (5, None)
 
 
 def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors: dict[str, Tensor]) -> None:

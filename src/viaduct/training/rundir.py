@@ -44,7 +44,7 @@ from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import find_changed_model_file
 from viaduct.training.recipe_copy import RECIPE_FILE, copy_recipe_files, find_changed_files, load_copy, read_checksums
 
-# Fields that may differ when a run is resumed: its length, what is recorded, the sinks, and how messages are sent.
+# Fields that may differ when a run is resumed: its length, what is recorded, and how the same steps are computed.
 CHANGEABLE_PARTS = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 CHANGEABLE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02  # how often the lock is tried, and the seconds between two tries
@@ -125,8 +125,9 @@ class RunDir:
         write_json(self.path / "recipe.json", record)
 
     def refuse_special_files(self) -> None:
-        """Raise BadRun if a path that the run appends to is no regular file, such as a pipe, which would block."""
-        for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / STEP_MARK_FILE):
+        """Raise BadRun if a file that sessions write in place is a pipe, which would block, a device or a folder."""
+        names = ("metrics.jsonl", "histograms.jsonl", "log.txt", "log.json", "event_log.txt", STEP_MARK_FILE)
+        for path in (self.path / name for name in names):
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 

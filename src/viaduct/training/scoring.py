@@ -169,7 +169,8 @@ def recompute_and_save(
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
         metadata = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
         write_safetensors(recomputing.save, checkpoint.copy_to_host(computation.master.state_dict()), metadata)
-        print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
+        origin = "" if step is None else f" of step {step:,}"
+        print(f"{recomputing.save}: the weights{origin} with recomputed averages.", file=sys.stderr)
 
 
 def score(
@@ -209,7 +210,10 @@ def score(
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:
-    """Return the epoch of a row; without one, compute it from the step if the dataset has training images."""
+    """Return the epoch of a row; without one, compute it from the step and the number of training images.
+
+    Return None if one of these is not known.
+    """
     if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
         return row["epoch"]  # type: ignore[no-any-return]
     return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

@@ -27,7 +27,7 @@ from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import TORCH_SUFFIXES
 
 WEIGHT_SUFFIXES = (".safetensors", ".ckpt", *TORCH_SUFFIXES)  # of files of weights
-LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
+LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")  # of a file's name, which usually is a step or an epoch
 EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # MindSpore's resnet-90_625.ckpt was saved in epoch 90 after its step 625
 
 
@@ -55,14 +55,16 @@ class WeightsFile:
         with open_weights(self.path, ema=bool(ema)) as stored:
             use_averages = has_averages(stored) if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
-            if stored.foreign_checkpoint is not None:
+            if stored.foreign_checkpoint is not None:  # of TensorFlow or MindSpore
                 values = read_values(model, stored.foreign_checkpoint, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
-            elif use_averages and stored.kind != "PyTorch file":
+            elif (
+                use_averages and stored.kind != "PyTorch file"
+            ):  # of such a file, `open_weights` has opened the averages
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:
                 shapes = {name: tuple(value.shape) for name, value in state.items()}
-                names, selection_notes = select_tensors(stored, shapes, set())
+                names, selection_notes = select_tensors(stored, shapes, excluded=set())
                 tensors, notes = {name: stored.read(name) for name in names}, [*notes, *selection_notes]
             if use_averages:
                 notes.append("the moving averages of the weights are used (--no-ema: the weights themselves)")
@@ -72,8 +74,9 @@ class WeightsFile:
 
 
 def has_averages(stored: StoredWeights) -> bool:
-    """Return True if the names are those of a TensorFlow checkpoint that also has moving averages of the weights."""
-    return any(name.endswith(AVERAGE_SUFFIX) for name in stored.tensor_infos)
+    """Return True for a TensorFlow checkpoint that also has moving averages of the weights."""
+    has_average = any(name.endswith(AVERAGE_SUFFIX) for name in stored.tensor_infos)
+    return stored.foreign_checkpoint is not None and has_average
 
 
 def find_weights(path: Path, every: bool) -> list[WeightsFile]:
@@ -145,7 +148,7 @@ def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: boo
 def choose_step(
     run: RunDir, recipe: Recipe, step: int, saved_checkpoints: list[checkpoint.SavedCheckpoint]
 ) -> checkpoint.SavedCheckpoint:
-    """Return the checkpoint of a step; raise BadRun, with the usable steps, if it is missing or damaged."""
+    """Return the checkpoint of a step; raise BadRun if it is missing, or if the weights to use are damaged."""
     saved = next((saved for saved in saved_checkpoints if saved.step == step), None)
     if saved is None:
         steps = ", ".join(str(saved.step) for saved in saved_checkpoints)
@@ -185,7 +188,10 @@ def print_damaged_state(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> No
 def load_weights(
     saved: Weights, recipe: Recipe, model: nn.Module, group: Group, ema: bool | None
 ) -> tuple[int | None, float | None]:
-    """Load weights into the network; return their step and epoch, if known. Notes go to stderr."""
+    """Load weights into the network; return their step and epoch, None where not known. Notes go to stderr.
+
+    `ema` is that of `WeightsFile.load_into`. Of a run's checkpoint the averages are loaded if the recipe has them.
+    """
     if isinstance(saved, WeightsFile):
         step, notes = saved.load_into(model, ema)
         for note in notes if group.is_rank_zero else []:
@@ -198,4 +204,4 @@ def load_weights(
         print(note, file=sys.stderr)
     checkpoint.load_model(model, saved.read_averaged_weights() if recipe.ema else saved.read_model(), saved.path)
     refuse_not_finite(model.state_dict(), saved.path)
-    return saved.step, saved.read_manifest().get("epoch", 0.0)
+    return saved.step, saved.read_manifest().get("epoch")
