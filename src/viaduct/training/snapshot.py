@@ -20,10 +20,10 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights, averaged weights and everything else that a run needs to resume with the same bits."""
+    """Weights, averaged weights and everything else that a run needs to resume."""
 
-    model: Tensors
-    state: dict[str, Any]
+    model: Tensors  # the network's state dict
+    state: dict[str, Any]  # everything else, as `RunState.read_state` returns it
     averages: Tensors | None  # averaged weights; None if the recipe has none
 
 

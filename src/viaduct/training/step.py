@@ -48,7 +48,7 @@ class Update(Protocol):
 
 
 class StepTimer:
-    """Is told the time points of a step, for a profile; this class ignores them, `profile_timer.ProfileTimer` does not.
+    """Gets the time points of a step, for a profile; this class ignores them, `profile_timer.ProfileTimer` does not.
 
     The points (docs/profile.md): `begin_forward` before the network runs on a batch that is on the device,
     `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first

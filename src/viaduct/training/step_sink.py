@@ -38,8 +38,8 @@ class StepSink:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
         self.step, self.steps = step, steps
-        self.is_open = False  # within the `with` block
-        self.was_open = False  # True once the block was entered
+        self.is_open = False  # True within the `with` block
+        self.was_entered = False  # True once the block was entered
         self.is_running = False  # within a call
         self.calls = 0
         # Shape, dtype and device of each input of the first call.
@@ -52,9 +52,9 @@ class StepSink:
         self.replay: Work | None = None  # replays the graph; None before the capture
 
     def __enter__(self) -> StepSink:
-        if self.is_open or self.was_open:
+        if self.was_entered:
             raise BadValue("viaduct.sink: this sink was entered before.", "Make another one with viaduct.sink(step).")
-        self.is_open = self.was_open = True
+        self.is_open = self.was_entered = True
         return self
 
     def __exit__(self, kind: object, *details: object) -> None:
@@ -186,7 +186,7 @@ def find_obstacle(kinds: list[str], device: Device | None) -> str | None:
 
 
 def refuse_random_numbers(before: dict[str, object]) -> None:
-    """Raise BadValue if the step drew random numbers on the host, because each replay would reuse the captured ones."""
+    """Raise BadValue if the step drew random numbers on the host, because a replay would reuse those of the capture."""
     changed = [name for name, state in read_random_states().items() if state != before[name]]
     if changed:
         message = f"viaduct.sink: each call of the step uses {changed[0]}, and a replay would draw none."

@@ -114,7 +114,8 @@ class ThorOptimizer(SGD):
     def record_factors(self, network: nn.Module, scale: float) -> Iterator[None]:
         """Record the factors of the layers within the block, except of layers that the trace rule has frozen.
 
-        `network` may be a cast copy of the model: its parameters are found by name.
+        `network` may be a cast copy of the model: its parameters are found by name. `scale` is the factor by which the
+        loss is multiplied before the backward pass.
         """
         frozen = self.trace_rule.read_frozen_names() if self.trace_rule else set()
         weights = {id(network.get_parameter(layer.name)): layer for layer in self.layers if layer.name not in frozen}
@@ -149,7 +150,7 @@ class ThorOptimizer(SGD):
     def assign_buckets(self, names: list[str]) -> list[list[int]]:
         """Return, for each all-reduce message, the indices of its inverses; each layer has two inverses in a row.
 
-        `split_indices` are the last layers of all messages but the last; without them there are two messages.
+        `split_indices` has the index of the last layer of each message but the last; if it is empty, there are two.
         """
         order = {layer.name: index for index, layer in enumerate(self.layers)}
         ends = self.settings.split_indices or (len(self.layers) // 2 - 1,)

@@ -1,4 +1,4 @@
-"""Tunes the operators of a recipe (`viaduct tune run RECIPE`): searches faster variants, then measures a whole step.
+"""Tunes a recipe's operators (`viaduct tune run RECIPE`): searches for faster variants, then measures a whole step.
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 
@@ -271,7 +271,7 @@ class TuningSession:
             self.report.lines.append("The whole step was measured with these choices before; it is not repeated.")
             return
         self.report_line("measuring the whole step without and with the choices")
-        seconds = max(5.0, min(60.0, self.end - time.monotonic()))
+        seconds = max(5.0, min(60.0, self.end - time.monotonic()))  # some even if the budget is spent
         message = {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}
         try:
             answer = self.worker.send_request(message, VERDICT_LIMIT_S)

@@ -1,7 +1,8 @@
-"""The tuner's worker process for a recipe: `python -m viaduct.training.tuning_worker ORDER`.
+"""The tuner's worker process for a recipe: `python -m viaduct.training.tuning_worker FILE`.
 
-Besides single operators it measures whole training steps: which operators a step has, its time with different numbers
-of threads, and its time without and with the choices of a bank (the selected variants of its operators).
+FILE has the `RecipeJob` as JSON. Besides single operators the process measures whole training steps: which operators a
+step has, its time with different numbers of threads, and its time without and with the choices of a bank (the selected
+variants of its operators).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41
 
 
 class RecipeStep:
-    """A recipe's training, whose steps are taken one by one."""
+    """A recipe's training, whose steps are taken one by one; it is built when it is first used."""
 
     def __init__(self, job: RecipeJob) -> None:
         self.job = job
@@ -110,7 +111,7 @@ class RecipeStep:
         }
 
     def judge(self, request: dict[str, Any]) -> Answer:
-        """Measure the step without and with choices of the bank, in turns."""
+        """Measure the step without and with choices of the bank, in turns, within `request["seconds"]`."""
         training = self.training
         key = make_step_signature(training, self.job.loaded.name).key
         has_own_kernels = bool(training.computation.fused_count)
