@@ -347,9 +347,9 @@ def check_amoebanet(count: int = 32, size: int = 96) -> tuple[float, float]:
 
 def chain(filters: int) -> nn.ModuleList:
     first = Cell(REDUCTION, 8, None, filters, 2)
-    second = Cell(NORMAL, first.outputs, Previous(8, halved=True), filters, 1)
+    second = Cell(NORMAL, first.outputs, Previous(8, is_twice_as_large=True), filters, 1)
     return nn.ModuleList(
-        [first, second, Cell(NORMAL, second.outputs, Previous(first.outputs, halved=False), filters, 1)]
+        [first, second, Cell(NORMAL, second.outputs, Previous(first.outputs, is_twice_as_large=False), filters, 1)]
     )
 
 

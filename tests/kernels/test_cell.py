@@ -13,7 +13,7 @@ from viaduct.models.amoebanet_cells import NORMAL, Cell, Plan, Previous
 
 
 def test_a_cell_whose_products_would_skip_pixels_is_left_alone() -> None:
-    assert not can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 2))
+    assert not can_fuse_cell(Cell(NORMAL, 8, Previous(8, is_twice_as_large=False), 16, 2))
 
 
 def test_a_state_with_too_many_readers_is_left_alone() -> None:
@@ -21,8 +21,8 @@ def test_a_state_with_too_many_readers_is_left_alone() -> None:
         combinations=((("none", 0), ("max 3x3", 0)), (("avg 3x3", 0), ("none", 0)), (("none", 0), ("none", 1))),
         output=(4,),
     )
-    assert not can_fuse_cell(Cell(crowded, 8, Previous(8, halved=False), 16, 1))
-    assert can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 1))
+    assert not can_fuse_cell(Cell(crowded, 8, Previous(8, is_twice_as_large=False), 16, 1))
+    assert can_fuse_cell(Cell(NORMAL, 8, Previous(8, is_twice_as_large=False), 16, 1))
 
 
 @pytest.mark.process

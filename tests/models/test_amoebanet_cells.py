@@ -22,7 +22,7 @@ def test_factorised_reduction_takes_even_cells_and_odd_ones(size: tuple[int, int
 
 def test_what_a_cell_gives_is_activated() -> None:
     assert (
-        Cell(NORMAL, 8, Previous(16, halved=False), 16, 1)(
+        Cell(NORMAL, 8, Previous(16, is_twice_as_large=False), 16, 1)(
             torch.randn(2, 8, 5, 5), torch.randn(2, 16, 5, 5), None
         ).min()
         == 0
@@ -30,7 +30,7 @@ def test_what_a_cell_gives_is_activated() -> None:
 
 
 def test_a_cell_leaves_its_inputs_as_they_were() -> None:
-    cell = Cell(NORMAL, 8, Previous(16, halved=False), 16, 1)
+    cell = Cell(NORMAL, 8, Previous(16, is_twice_as_large=False), 16, 1)
     x_NCHW, previous = torch.randn(2, 8, 5, 5), torch.randn(2, 16, 5, 5)
     kept = x_NCHW.clone(), previous.clone()
     cell(x_NCHW, previous, None)

@@ -23,7 +23,8 @@ _MAY_BE_BUSY = "Another process may hold it: check with nvidia-smi, npu-smi or c
 class Device(Protocol):
     """Functions of a device, in the order in which cpu.py, cuda.py and plugin.py define them.
 
-    A card is one accelerator of this kind; the whole CPU counts as one card.
+    The modules cpu.py and cuda.py are devices themselves; for the other devices the objects of plugin.py's class are. A
+    card is one accelerator of this kind; the whole CPU counts as one card.
     """
 
     NAME: str
@@ -50,7 +51,7 @@ class Device(Protocol):
         """
 
     def reset_peak_memory(self) -> None:
-        """Set the peak to the bytes allocated now; the CPU's peak stays where the kernel forbids to reset it."""
+        """Set the peak to the bytes allocated now; on the CPU only if the kernel allows it."""
 
     def get_free_memory(self) -> int:
         """Return the bytes that can still be allocated."""
@@ -91,7 +92,7 @@ class DeviceFacts:
     """What `viaduct devices` shows about one device."""
 
     name: str
-    present: bool
+    present: bool  # True if a card can be used and has answered
     versions: dict[str, str]
     count: int = 0
     description: str | None = None
@@ -99,7 +100,7 @@ class DeviceFacts:
     precisions: tuple[str, ...] = ()  # dtypes besides fp32 that the hardware computes natively
     collective: str | None = None  # backend of torch.distributed
     graph_capture: str | None = None  # name of the class that captures device graphs
-    missing: str | None = None  # the two lines of `Device.find_problem`
+    missing: str | None = None  # two lines, why no card can be used and what to do; None if one can
 
 
 def collect_facts(device: Device) -> DeviceFacts:
@@ -139,8 +140,11 @@ def check_index(name: str, index: int, count: int, problem: str | None) -> None:
 
 
 def describe_hidden_cards(card: Card) -> str | None:
-    """Return two lines, the problem and what to do, if an environment variable lists visible cards; else None."""
-    order = " in ascending order" if card.needs_ascending_devices else ""
+    """Return two lines, the problem and what to do, if an environment variable lists visible cards; else None.
+
+    `card` is the record of this kind of card.
+    """
+    order = " in ascending order" if card.needs_ascending_devices else ""  # in another order none would be visible
     for variable in card.visible_variables:
         if variable in os.environ:
             return f"no card visible; {variable}={os.environ[variable]!r}\nUnset it, or list card numbers{order}: 0,1."

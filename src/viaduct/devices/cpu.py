@@ -1,4 +1,4 @@
-"""CPU: always available, and the reference that every other device is compared with."""
+"""CPU: always available; `viaduct devices --test` compares the other devices with it."""
 
 from __future__ import annotations
 

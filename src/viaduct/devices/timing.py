@@ -26,7 +26,10 @@ Steps = Callable[[int], object]  # a function that runs a number of steps, and n
 
 
 class Clock:
-    """Clock of a device: events on an accelerator, `time.perf_counter` on the CPU. `kind` is such as "cuda"."""
+    """Clock of a device: events on an accelerator, `time.perf_counter` on the CPU.
+
+    `kind` is torch's name of the device's type, such as "cuda".
+    """
 
     def __init__(self, device: Device, kind: str) -> None:
         self.device = device

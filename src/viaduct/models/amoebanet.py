@@ -4,8 +4,8 @@ A stem convolution, two stem cells that halve the image, then normal cells. Afte
 thirds, comes a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two
 cells before it.
 
-In training mode the network returns (logits, auxiliary logits), otherwise only logits. Names follow the TensorFlow
-scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
+In training mode a network with an auxiliary head returns (logits, auxiliary logits), otherwise only logits. Names
+follow the TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from viaduct.errors import BadValue
 from viaduct.models import initialisers
 from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Plan, Previous, norm, relu_in_place
-from viaduct.models.family import Family, Shapes, TensorflowNames
+from viaduct.models.family import ONLY_LAYOUT, Family, Shapes, TensorflowNames
 from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import at_least_float32
 
@@ -155,11 +155,11 @@ class AmoebaNet(nn.Module):
 def build_cells(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
     """Return every cell under its name, in the order of the forward pass."""
     built = nn.ModuleDict()
-    inputs, previous = stem_filters, None
+    inputs, previous = stem_filters, None  # the first cell has one predecessor, the stem
     for name, plan, width in list_plans(cells, filters):
         stride = 2 if plan is REDUCTION else 1
         cell = Cell(plan, inputs, previous, width, stride)
-        previous, inputs = Previous(inputs, halved=stride == 2), cell.outputs
+        previous, inputs = Previous(inputs, is_twice_as_large=stride == 2), cell.outputs
         built[name] = cell
     return built
 
@@ -215,7 +215,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
         elif isinstance(module, nn.Linear):
             scope = auxiliary if name.startswith("aux.") else "final_layer"
             links += link_dense(name, f"{scope}/FC", "weights", "biases")
-    return {"": links}
+    return {ONLY_LAYOUT: links}
 
 
 def find_scope(name: str, auxiliary: str) -> str:
@@ -254,6 +254,9 @@ family = Family(
     preprocess="amoebanet",
     needs_image_size=True,  # its auxiliary head is made for one size
     tensorflow=TensorflowNames(
-        "cell_stem_0/", lambda model: isinstance(model, AmoebaNet), link_tensors, find_options=find_options
+        scope="cell_stem_0/",
+        apply_to=lambda model: isinstance(model, AmoebaNet),
+        layouts=link_tensors,
+        find_options=find_options,
     ),
 )

@@ -166,7 +166,7 @@ class Combination(nn.Module):
         return self.apply_operation(0, self.left, states, keep) + self.apply_operation(1, self.right, states, keep)
 
     def apply_operation(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
-        """Apply one of the two operations, with drop path."""
+        """Apply one of the two operations, with drop path unless it is "none"."""
         name, state = self.operations[index]
         result: Tensor = layer(states[state])
         return result if keep is None or name == "none" else drop_path(result, keep)
@@ -214,14 +214,14 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """The output of the second cell before a cell, from which the cell makes its state 1."""
+    """Sizes of the output of the second cell before a cell, from which the cell makes its state 1."""
 
     channels: int
-    halved: bool  # True if the cell between the two halved the image
+    is_twice_as_large: bool  # True if the cell between the two halved the image
 
     def build_entry(self, filters: int) -> nn.Module:
         """Return the layer that makes state 1 of this output."""
-        return (FactorisedReduction if self.halved else PreviousEntry)(self.channels, filters)
+        return (FactorisedReduction if self.is_twice_as_large else PreviousEntry)(self.channels, filters)
 
 
 class Cell(nn.Module):

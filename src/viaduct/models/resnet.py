@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.models import initialisers
-from viaduct.models.family import Family, TensorflowNames
+from viaduct.models.family import ONLY_LAYOUT, Family, TensorflowNames
 from viaduct.models.initialisers import Initialiser
 from viaduct.models.links import Link, link_dense, link_numbered_layers
 from viaduct.models.padding import SameConv2d, SameMaxPool2d
@@ -244,9 +244,9 @@ def is_official(model: nn.Module) -> bool:
 
 
 def link_official(model: nn.Module) -> dict[str, list[Link]]:
-    """Return the links to TensorFlow's variables; they have a single naming scheme."""
+    """Return the links to TensorFlow's variables."""
     links = link_numbered_layers(model, f"{SCOPE}conv2d", f"{SCOPE}batch_normalization")
-    return {"": [*links, *link_dense("head", f"{SCOPE}dense")]}
+    return {ONLY_LAYOUT: [*links, *link_dense("head", f"{SCOPE}dense")]}
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:

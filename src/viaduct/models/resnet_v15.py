@@ -12,7 +12,7 @@ from functools import partial
 from torch import nn
 
 from viaduct.models import initialisers
-from viaduct.models.family import Family, TensorflowNames
+from viaduct.models.family import ONLY_LAYOUT, Family, TensorflowNames
 from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvision
 
@@ -32,7 +32,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
         assert isinstance(blocks, nn.Sequential)
         for index in range(len(blocks)):
             links += link_block(f"stages.{stage}.{index}", f"{SCOPE}btlnck_block_{stage}_{index}", project=index == 0)
-    return {"": [*links, *link_dense("head", f"{SCOPE}output/dense")]}
+    return {ONLY_LAYOUT: [*links, *link_dense("head", f"{SCOPE}output/dense")]}
 
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:

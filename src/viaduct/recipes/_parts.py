@@ -216,10 +216,10 @@ class Constant(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class Steps(Part, path="schedule"):
-    """Linear warm-up, then a factor that changes after the epochs in `boundaries` (TF official)."""
+    """Linear warm-up, then a factor that changes after the epochs in `boundaries` (TensorFlow's official models)."""
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
-    factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
+    factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)  # before, between and after the boundaries
     warmup_epochs: NotNegative = 5
 
     def _check(self) -> None:
@@ -247,8 +247,8 @@ class V15Decay(Part, path="schedule"):
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: NotNegative = 8
-    boundaries: tuple[float, ...] = (30, 60, 80, 90)
-    factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
+    boundaries: tuple[float, ...] = (30, 60, 80, 90)  # epochs, in mode steps
+    factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)  # before, between and after the boundaries
     # Length of the cosine: with "epoch" that of this run, with "batch" always 90 epochs, as in the reference.
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
@@ -285,10 +285,10 @@ class AmoebanetDecay(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class LarsPolynomial(Part, path="schedule"):
-    """LARS in TF official: linear warm-up to a peak that depends on the global batch, then quadratic decay to `end`.
+    """LARS in TensorFlow's official models: linear warm-up to a peak, then quadratic decay to `end`.
 
-    The peak is 5 for batches below 8192, 10 below 16384, 25 below 32768, else 32. The warm-up takes 5 epochs, from a
-    batch of 32768 on 14. The optimizer's rate multiplies all of this; it is usually 1.
+    The default peak is 5 for global batches below 8192, 10 below 16384, 25 below 32768, else 32. The default warm-up
+    takes 5 epochs, from a batch of 32768 on 14. The optimizer's rate multiplies all of this; it is usually 1.
     """
 
     peak: Positive | None = None  # None: chosen by the global batch
@@ -476,7 +476,7 @@ class Parallel(Part, path="parallel"):
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # dtype in which gradients are sent
-    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum, steps grow with the number of ranks
+    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum, updates grow with the number of ranks
     bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # needed by a network that does not use all of its weights in every step
     hang_seconds: Positive = 300.0  # the ranks end if one of them makes no progress for so long (training/watchdog.py)

@@ -1,9 +1,10 @@
 """AmoebaNet-D on ImageNet-1k as its Ascend port trains it: six cells, 35 epochs of plain SGD, averaged weights.
 
-Source: the port's defaults: batch 64, learning rate 2.56 after 0.35 epochs of warm-up, times 0.88 after every epoch; an
-auxiliary head with weight 0.4; evaluation of the weights' moving average. Published: 75.60 % top-1 and 92.69 % top-5 at
-step 700,665, 35 steps more than here, because the port rounds its epochs up. In fp16 the loss scale starts at
-2^32 and is halved after two overflows. Google's own settings (12 cells, 299 pixels, RMSProp) are in docs/flags.md.
+Source: the port's defaults: batch 64; learning rate 2.56 (for any batch) after 0.35 epochs of warm-up, times 0.88 after
+every epoch; weight decay on all parameters but norms and biases; an auxiliary head with weight 0.4; evaluation of the
+weights' moving average; a checkpoint every 1251 steps (an epoch has 20,018). Published: 75.60 % top-1 and 92.69 % top-5
+at step 700,665, 35 steps more than here, because the port rounds its epochs up. In fp16 the loss scale starts at 2^32
+and is halved after two overflows. Google's own settings (12 cells, 299 pixels, RMSProp) are in docs/flags.md.
 
     viaduct train amoebanet_d_imagenet --data records/
 """
