@@ -109,6 +109,29 @@ def test_values_of_other_options_are_pointed_out(text: str) -> None:
     assert "no script seen declares a" in list_messages(text, "advice")[0]
 
 
+def test_paths_and_longer_words_are_no_devices() -> None:
+    text = "DEVICE_LIBRARY=/usr/local/cuda/lib64 DEVICE=cpu BACKEND=gloo python a.py --device-config cuda_a100.yaml\n"
+    assert not list_messages(text, "manual")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("DEVICE=cuda\npython a.py --device $DEVICE\n", "DEVICE=cuda"),
+        ('export TRAIN_DEVICE="${1:-cuda:0}"\n', "TRAIN_DEVICE=${1:-cuda:0}"),
+        ("local backend=nccl\n", "backend=nccl"),
+        ("python a.py --devices cuda:0,cuda:1\n", "--devices cuda:0,cuda:1"),
+        ("python a.py --dist-backend=cpu:gloo,cuda:nccl\n", "--dist-backend=cpu:gloo,cuda:nccl"),
+    ],
+)
+def test_a_value_that_mentions_the_gpu_is_never_passed_over(text: str, named: str) -> None:
+    assert after(text) == text
+    (message,) = list_messages(text, "manual")
+    assert message.startswith(f"{named} mentions ")
+    (message,) = list_messages(text, "manual", to="any")
+    assert message.startswith(f"{named} names ")
+
+
 def test_what_has_no_counterpart_is_reported() -> None:
     assert "HCCL_CONNECT_TIMEOUT" in list_messages("export NCCL_DEBUG=INFO\n", "manual")[0]
     assert "npu-smi info" in list_messages("nvidia-smi\n", "advice")[0]

@@ -6,8 +6,8 @@
 CUDA_VISIBLE_DEVICES stays as it is in comments, and in printed text except `$CUDA_VISIBLE_DEVICES`. It stays in the
 whole script if one of its lists of devices is not valid on the card; the list is then reported. Other variables of CUDA
 and NCCL are reported. An option whose value is a CUDA device or `nccl` gets a new value if a PyTorch script of the
-project declares the option for a device or a backend; else it is reported. Findings name the rules that do the same in
-Python.
+project declares the option for a device or a backend; else it is reported. Variables and options for a device or a
+backend are also reported if CUDA or NCCL is a part of their value. Findings name the rules that do the same in Python.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
 OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
+# A device or backend within a value, as in `cuda:0,cuda:1` and `${DEVICE:-cuda}`, not in a path or a longer word.
+CUDA_IN_VALUE = re.compile(r"(?<![\w./])cuda(?::\d+)?(?![\w./-])")
+NCCL_IN_VALUE = re.compile(r"(?<![\w./])nccl(?![\w./-])")
 CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
@@ -182,14 +185,28 @@ class ShellMigration:
     # ---- other variables, options, commands
 
     def check_variables(self, command: list[Word]) -> None:
-        """Report NCCL's and CUDA's other variables that a command sets."""
+        """Report variables that a command sets: those of NCCL, others of CUDA, and such as DEVICE=cuda."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
+            if match is None:
+                continue
+            if NCCL_VARIABLE.fullmatch(match[1]):
                 self.report_nccl_variable(word, match[1])
-            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
+            elif match[1] in OTHER_CUDA_VARIABLES:
                 for card in target_cards(self.options):
                     self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], card), "low")
+            elif is_device_name(match[1]) and CUDA_IN_VALUE.search(match[3]):
+                self.report_mention("device_argparse", word, "cuda", self.card.device)
+            elif "backend" in match[1].lower() and NCCL_IN_VALUE.search(match[3]):
+                self.report_mention("backend", word, "nccl", self.card.backend)
+
+    def report_mention(self, rule: str, word: Word, old: str, new: str) -> None:
+        """Report a variable or an option for a device or a backend whose value contains `old`: cuda or nccl."""
+        messages = (
+            f"{word.plain} mentions {old}: if that means the card, write {new}",
+            f"{word.plain} 提到 {old}:若指加速卡,请改为 {new}",
+        )
+        self.report(rule, "manual", word, messages, "medium")
 
     def report_nccl_variable(self, word: Word, name: str) -> None:
         self.report("nccl_variables", "manual", word, describe_nccl_variable(name, self.card), "medium")
@@ -201,13 +218,17 @@ class ShellMigration:
             if match is None or (match[2] is None and index + 1 == len(command)):
                 continue
             value = command[index + 1] if match[2] is None else Word(word.start + match.start(2), match[2])
-            name = normalize_option(match[1])
+            name, option = normalize_option(match[1]), Word(word.start, self.text[word.start : value.end])
             if EXACT_CUDA_DEVICE.fullmatch(value.plain):
                 is_declared = name in self.project.device_options
                 self.change_option("device_argparse", is_declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
                 is_declared = name in self.project.backend_options
                 self.change_option("backend", is_declared, value, "nccl", self.card.backend, match[1])
+            elif (name in self.project.device_options or is_device_name(name)) and CUDA_IN_VALUE.search(value.plain):
+                self.report_mention("device_argparse", option, "cuda", self.card.device)
+            elif (name in self.project.backend_options or "backend" in name) and NCCL_IN_VALUE.search(value.plain):
+                self.report_mention("backend", option, "nccl", self.card.backend)
 
     def change_option(self, rule: str, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Change the value of an option; only report it if no script declares the option for a device or backend."""
