@@ -1,4 +1,4 @@
-"""Agreement is bitwise, or within a multiple of what the script itself makes of one unit in the last place."""
+"""Values agree if they are equal, or differ by at most a multiple of what moving the weights by one unit changes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_original_that_does_not_repeat_itself_proves_nothing() -> None:
     assert "is probably not deterministic" in found.remarks[0]
 
 
-def test_equal_bits_need_no_yardstick_and_a_gross_difference_neither() -> None:
+def test_equal_values_and_large_differences_need_no_perturbed_run() -> None:
     assert not needs_perturbed_run(pair_observations(make_observation(), make_observation()))
     assert not needs_perturbed_run(
         pair_observations(make_observation(), make_observation(losses=[[3.0], [1.0], [0.5]]))
@@ -63,7 +63,7 @@ def test_equal_bits_need_no_yardstick_and_a_gross_difference_neither() -> None:
     assert needs_perturbed_run(pair_observations(make_observation(), make_observation(shift=1e-6)))
 
 
-def test_what_the_shaken_run_makes_of_rounding_is_the_yardstick() -> None:
+def test_the_tolerance_is_a_multiple_of_the_perturbed_runs_difference() -> None:
     noise = pair_observations(make_observation(), make_observation(shift=1e-6))
     within = judge(pair_observations(make_observation(), make_observation(shift=3e-6)), noise)
     beyond = judge(pair_observations(make_observation(), make_observation(shift=1e-6 * NOISE_FACTOR * 4)), noise)

@@ -1,4 +1,4 @@
-"""Refusals and files of `viaduct carry`, and its words if there is nothing to compare."""
+"""What `viaduct carry` refuses and writes, and its verdict if there is nothing to compare."""
 
 from __future__ import annotations
 

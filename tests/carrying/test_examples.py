@@ -39,7 +39,7 @@ def test_a_tensorflow_1_example_agrees(name: str, to: str, tmp_path: Path) -> No
     assert result.record["bitwise"] != rounded
 
 
-def test_horovod_with_two_ranks_agrees_in_every_bit(tmp_path: Path) -> None:
+def test_horovod_with_two_ranks_agrees_exactly(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     result = carried_example(tmp_path, "tf1/waves_horovod", "--ranks", "2")
     check_agrees_on_what_ran(result)
@@ -102,7 +102,7 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
 
 
 @needs_torch_examples
-def test_a_limit_that_only_warns_lets_the_numbers_speak(tmp_path: Path) -> None:
+def test_a_limit_in_mode_warn_does_not_decide_the_verdict(tmp_path: Path) -> None:
     result = carried_example(tmp_path, "torch/segmentation_fp64", "--limit", "float64=warn")
     check_agrees_on_what_ran(result)
     assert {hit["mode"] for hit in result.record["limits"]} == {"warn"}

@@ -155,13 +155,13 @@ def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> 
     assert "--migrated" in found.advice
 
 
-def test_a_module_that_shadows_a_package_is_the_script_s(tmp_path: Path) -> None:
+def test_a_module_that_shadows_a_package_is_a_fault_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("")
     failure = "AttributeError: module 'numpy' has no attribute 'int'"
     assert find_fault(run_that_failed(tmp_path, ["OWN"], failure)).owner == "script"
 
 
-def test_a_module_that_the_player_of_tensorflow_1_lacks_is_not_called_missing(tmp_path: Path) -> None:
+def test_a_module_that_tensorflow_2_15_lacks_is_not_called_missing(tmp_path: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")
     failure = "ModuleNotFoundError: No module named 'tensorflow.models'"

@@ -1,4 +1,4 @@
-"""Numbers that both sides print are compared where each repeats its own; one that a side alone prints is told."""
+"""Printed numbers are compared if each side repeats its own; numbers that only one side prints are reported."""
 
 from __future__ import annotations
 

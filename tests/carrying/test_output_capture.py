@@ -1,4 +1,4 @@
-"""Outputs of both sides are labelled on the terminal; the files of their output have the plain text."""
+"""Lines of both sides are labelled on the terminal; the files with their output have no labels."""
 
 from __future__ import annotations
 

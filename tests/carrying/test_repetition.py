@@ -1,4 +1,4 @@
-"""A side that does not repeat itself proves nothing, and is never said to differ."""
+"""If a side does not repeat itself, nothing is proved, and the verdict is never "differs"."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ for step in range(3):
 """
 
 
-def test_a_yardstick_that_cannot_be_run_leaves_a_difference_unproved(tmp_path: Path) -> None:
+def test_without_a_perturbed_run_a_difference_is_not_proved(tmp_path: Path) -> None:
     copy = CHECKS_ITS_WEIGHTS.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace("cuda", "npu")
     copy = copy.replace("net(x).square().sum() / 16", "(net(x).flip(0).square() / 16).sum()")
     result = with_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)

@@ -95,7 +95,7 @@ def test_limits_that_were_off_are_not_reported_to_be_unmet(limits: str, value: s
     assert words in report.describe_no_limit(make_journey(EQUAL, limits))
 
 
-def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> None:
+def test_limits_of_a_run_that_ended_early_or_never_began_are_not_called_met_or_good() -> None:
     early = make_journey(EQUAL, finished=False)
     assert (report.make_limits_tile(early).good, report.make_limits_tile(early).note) == (None, "before the run ended")
     never = make_journey(EQUAL, migrated=None)

@@ -1,4 +1,4 @@
-"""The page of a carrying as a phone and a desk show it."""
+"""The page of a carry in a browser, in the widths of a phone and of a desktop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of a carry's runs, and what a run says of itself."""
+"""Plans of a carry's runs, and properties of a run: finished, output, line of failure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_migrated_run_has_its_own_tree_and_limits_and_must_not_import_the_or
     assert plan.record_folder == str(tmp_path / "out" / "runs" / "migrated")
 
 
-def test_the_shaken_run_is_the_original_with_its_weights_moved(tmp_path: Path) -> None:
+def test_the_perturbed_run_is_the_original_with_its_weights_moved(tmp_path: Path) -> None:
     first = original_plan(tmp_path)
     plan = derive_plan("shaken", first, make_request(tmp_path), make_sides(tmp_path))
     assert (plan.perturb, plan.platform, plan.limit_modes, plan.script) == (True, "original", "off", first.script)

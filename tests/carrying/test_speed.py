@@ -1,4 +1,4 @@
-"""The speed of both sides on the CPU is told with its noise, and never decides anything."""
+"""The speed of both sides on the CPU is reported with its noise, and does not change the verdict."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def check_agrees(result: CarryResult, bitwise: bool = True) -> None:
 @pytest.mark.parametrize(
     ("name", "to"), [("resnet_mirrored", "npu"), ("words_session", "npu"), ("words_session", "mlu")]
 )
-def test_a_program_agrees_in_every_bit(name: str, to: str, tmp_path: Path) -> None:
+def test_a_program_agrees_exactly(name: str, to: str, tmp_path: Path) -> None:
     check_agrees(carry_program(tmp_path, f"{name}.py", "--to", to))
 
 
@@ -44,7 +44,7 @@ def test_a_strategy_of_two_cards_and_the_branch_for_one_agree_by_two_commands(tm
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
-def test_horovod_in_a_session_with_two_ranks_agrees_in_every_bit(to: str, tmp_path: Path) -> None:
+def test_horovod_in_a_session_with_two_ranks_agrees_exactly(to: str, tmp_path: Path) -> None:
     result = carry_program(tmp_path, "digits_horovod.py", "--to", to, "--ranks", "2", steps=40)
     check_agrees(result)
     assert {pair["rank"] for pair in result.record["pairs"]} == {0, 1}

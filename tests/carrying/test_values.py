@@ -1,4 +1,4 @@
-"""Lines that differ in numbers, strings or operators alone are told from other ways of writing the same."""
+"""Lines that differ in numbers, strings or operators only are distinguished from other ways of writing the same."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -
     assert "lr is 0.1 in the original, 0.2 after the migration" in found["a.pt"].detail
 
 
-def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
+def test_the_perturbed_runs_file_sets_the_tolerance(tmp_path: Path) -> None:
     left, right = {"a.pt": torch_writer(w=weights())}, {"a.pt": torch_writer(w=weights(1e-4))}
     assert compare(tmp_path / "without", left, right)["a.pt"].state == "differs"
     found = compare(tmp_path / "with", left, right, perturbed={"a.pt": torch_writer(w=weights(2e-5))}, allowed=1e-3)

@@ -105,7 +105,7 @@ def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
-def test_without_a_wrong_number_every_bit_agrees(words: list[str], tmp_path: Path) -> None:
+def test_without_a_wrong_number_the_sides_agree_exactly(words: list[str], tmp_path: Path) -> None:
     result = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
     assert result.record["bitwise"], result.stdout + result.stderr
     missed = [edit["text"] for edit in result.record["edits"] if not edit["executed"]]

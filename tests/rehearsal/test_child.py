@@ -46,7 +46,7 @@ def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_doe
 
 
 @pytest.mark.slow
-def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: Path) -> None:
+def test_a_script_that_catches_the_end_of_its_time_is_reported_as_stopped(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, SWALLOWS, "--on", "original", "--timeout", "1")
     assert (answer.code, answer.summary["bound"]) == (1, "time")
     assert answer.summary["steps"] > 0
@@ -65,7 +65,7 @@ def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_memory_has_an_end(tmp_path: Path) -> None:
+def test_a_script_beyond_its_memory_limit_is_stopped(tmp_path: Path) -> None:
     source = TRAINS + "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.01)\n"
     answer = rehearse_script(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
     assert answer.code == 1

@@ -113,7 +113,7 @@ def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_
     assert Path(mirrored.visible_project_root).is_relative_to(record)
 
 
-def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_user_is_reported(
+def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_reason_is_reported(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[str] = []

@@ -1,4 +1,4 @@
-"""Reports of a limit: the user's line, once, as the mode demands."""
+"""Reports of a limit: each line of the user once, as an error or warning by the limit's mode."""
 
 from __future__ import annotations
 

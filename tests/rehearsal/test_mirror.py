@@ -1,4 +1,4 @@
-"""The mirror of a rehearsal: what is read is there, what is written stays there."""
+"""A mirror has the files that a script reads, and keeps the files that it writes."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_losses_gradients_and_weights_are_kept(counter: TorchStepCounter, tmp_pa
     assert weights["1.num_batches_tracked"] == 2
 
 
-def test_names_do_not_know_of_wrappers(counter: TorchStepCounter, tmp_path: Path) -> None:
+def test_names_leave_out_wrappers(counter: TorchStepCounter, tmp_path: Path) -> None:
     inner = nn.Module()
     inner.module = nn.Linear(4, 2)  # a layer that is really called so
     inner.forward = lambda x: inner.module(x)  # type: ignore[method-assign]

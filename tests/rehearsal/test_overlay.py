@@ -1,4 +1,4 @@
-"""An overlay shows every file where it was, and keeps what is written apart."""
+"""An overlay shows every file at its usual path, and keeps what the script writes in the record."""
 
 from __future__ import annotations
 

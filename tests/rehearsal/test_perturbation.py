@@ -1,4 +1,4 @@
-"""Weights that differ by one unit in the last place, the measure of what rounding alone changes."""
+"""Weights that are moved by one unit in the last place."""
 
 from __future__ import annotations
 

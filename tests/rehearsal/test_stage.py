@@ -64,7 +64,7 @@ def test_a_torch_that_is_new_enough_is_not_refused(monkeypatch: pytest.MonkeyPat
     stage.refuse_old_torch()
 
 
-def test_a_torch_without_metadata_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_of_a_torch_without_metadata_is_read_from_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.metadata
 
     import torch

@@ -1,4 +1,4 @@
-"""A script that asks for the terminal's size gets an answer."""
+"""A script that reads the terminal's size gets 80 by 24."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ train(1)
 """
 
 
-def test_the_terminal_has_a_size_and_nobody_types(tmp_path: Path) -> None:
+def test_the_terminal_has_a_size_and_an_empty_stdin(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, TRAINS + ASKS, "--on", "original")
     assert answer.code == 0, answer.stderr
     assert answer.stdout.splitlines()[:2] == ["80 24 (80, 24) True", "80 False"]

@@ -86,7 +86,7 @@ print(json.dumps(values))
 """
 
 
-def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> None:
+def test_an_old_script_finds_the_names_that_its_packages_had(tmp_path: Path) -> None:
     script = tmp_path / "old.py"
     script.write_text(OLD)
     answer = rehearse_script("original", script, TF_CONFIG='{"cluster": {"ps": ["x:1"]}}')

@@ -39,7 +39,7 @@ def main() -> int:
         counter = install_stage(plan, started_by_viaduct=True)
         guard.install(plan)  # in a mirror of the user's folders: protects the originals
         renaming.install(plan)  # in an overlay over the user's folders: lets folders be renamed
-        terminal.install()  # gives a size of 80 by 24
+        terminal.install()  # gives a size of 80 by 24 where stdout is no terminal
         install_progress(plan, bounds, counter)
         bounds.start()
         result = run_module(plan) if plan.module else run_script(script)

@@ -34,8 +34,8 @@ def make_environment(plan: Plan) -> dict[str, str]:
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
     temporary: dict[str, str] = {}
     if plan.file_view != "here":
-        # Files that the script writes in an overlay or mirror are kept as its results. In a separate temporary folder
-        # its temporary files are none, also where the user's project itself lies in the common temporary folder.
+        # Files that the script writes in an overlay or mirror are kept as its results, except those in `scratch`. So
+        # temporary files are not kept, even if the user's project itself lies in the common temporary folder.
         scratch = find_scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
         temporary["TMPDIR"] = str(scratch)

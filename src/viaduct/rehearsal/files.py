@@ -146,7 +146,8 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     out.
     """
     names = []
-    for name, path in [(name, path) for name, path in written if is_kept(name, plan)]:
+    kept = [(name, path) for name, path in written if is_kept(name, plan)]  # before a move changes the walked folders
+    for name, path in kept:
         kept_name = os.path.relpath(name, plan.start_folder) if Path(name).is_relative_to(plan.start_folder) else name
         target = find_written_file(plan.record_folder, kept_name)
         with suppress(OSError):

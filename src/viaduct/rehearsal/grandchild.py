@@ -41,7 +41,7 @@ def join() -> None:
         restart_with_own_file(plan)
         guard.install(plan)  # in a mirror of the user's folders: protects the originals
         renaming.install(plan)  # in an overlay over the user's folders: lets folders be renamed
-        terminal.install()  # gives a size of 80 by 24
+        terminal.install()  # gives a size of 80 by 24 where stdout is no terminal
         provenance.install(plan)  # in a comparison of two projects: records the files that are executed
         sys.meta_path.insert(0, FrameworkFinder(plan))
 

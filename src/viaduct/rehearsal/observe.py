@@ -10,10 +10,10 @@
                                              of the first MAX_EVALUATIONS calls; empty unless `plan.inspect`
 
 A loss is a tensor on which `backward` is called, before a GradScaler's factor, or the value that torch.autograd.grad or
-torch.func.grad differentiates. Parameters have the names of the outermost module that is called, without the `module.`
-and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`. A parameter outside of any network
-is named by its position in the optimizer: `optimizer.0.0.3`; without an optimizer, by its position among the tensors
-that the loss depends on: `tensor.3`.
+torch.func.grad differentiates. Of a loss with several elements the mean is recorded. Parameters have the names of the
+outermost module that is called, without the `module.` and `_orig_mod.` of wrappers. With a second network each has a
+number: `1.fc.weight`. A parameter outside of any network is named by its position in the optimizer: `optimizer.0.0.3`;
+without an optimizer, by its position among the tensors that the loss depends on: `tensor.3`.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Observation:
                 self._raw_gradients[names[id(tensor)]] = as_array(gradient)
 
     def end_step(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
-        """Record the losses, learning rates and inputs of a step."""
+        """Record losses, inputs and times of a step, and the learning rates of the optimizer that stepped last."""
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
         times = (time.monotonic(), time.process_time())
@@ -227,10 +227,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
     text = "".join(json.dumps(step) + "\n" for step in steps)
     (folder / "steps.jsonl").write_text(text, encoding="utf-8")
     losses = {
-        f"{step['step']} {number}": numpy.array(loss)
-        for step in steps
-        for number, loss in enumerate(step["losses"])
-        if loss is not None
+        f"{step['step']} {number}": numpy.array(loss) for step in steps for number, loss in enumerate(step["losses"])
     }
     save_arrays(folder / "losses.npz", losses)
 

@@ -1,8 +1,9 @@
 """View of the file system that keeps a run's writes separate, by overlay mounts in a mount namespace.
 
-Every file has its usual path, so that relative and absolute paths, `__file__`, links, other programs and libraries in C
-work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the files there are only
-read. Where the kernel does not let the user mount overlays, `mirror.py` makes a mirror instead.
+Every file has its usual path, so relative and absolute paths, `__file__`, links, other programs and libraries in C
+work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's own files are
+only read, except in `Layout.excluded`. Where the kernel does not let the user mount overlays, `mirror.py` makes a
+mirror instead.
 
 This file is also a script that runs without viaduct on its path:
 

@@ -1,7 +1,8 @@
 """Perturbation of weights by about one unit in the last place.
 
 A migration may change the order of a sum and so its last bit, a difference that training amplifies. A run of the
-original script with perturbed weights measures this amplification, which is the tolerance for the migrated script.
+original script with perturbed weights measures this amplification; the tolerance for the migrated script follows from
+it (`carrying/agreement.py`).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Plan:
     fake_data: bool = False  # make up missing datasets (`fake_data/`)
     observe: bool = True  # record losses, gradients and weights (`observe.py`)
     inspect: bool = False  # also record facts and outputs of modules (`inspection.py`)
-    perturb: bool = False  # perturb every weight by about one unit in the last place before the first step
+    perturb: bool = False  # perturb the trained weights by about one unit in the last place before the first step
     step_at: str = ""  # where a step ends, if not at an update (`step_at.StepEnd`)
     join_ranks: bool = False  # train the ranks of a one-device TensorFlow script together (`tf1_stage/joining.py`)
     # Set where the original and the migrated project are compared: the root of the source tree that this run executes,

@@ -60,7 +60,7 @@ def wrap_init(plain: Callable[..., Any], image_set: ImageSet, fake_class: type) 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
         if "download" in bound.arguments:
-            bound.arguments["download"] = False  # nothing is downloaded in a rehearsal
+            bound.arguments["download"] = False  # with --fake-data nothing is downloaded
         try:
             plain(*bound.args, **bound.kwargs)
         except (FileNotFoundError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""tf.contrib.data, the former name of tf.data.experimental."""
+"""tf.contrib.data, the former name of tf.data.experimental. `prefetch_to_device` prefetches on the CPU."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tensorflow.python.training.evaluation import _get_or_create_eval_step as ge
 
 
 class HParams:
-    """Named hyperparameters, stored as attributes."""
+    """Named hyperparameters, stored as attributes; hparam_def and model_structure have no effect."""
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **values: Any) -> None:
         self._names: dict[str, None] = {}
@@ -90,7 +90,7 @@ def train(
     max_wait_secs: int = 7200,
     run_metadata: Any = None,
 ) -> Any:
-    """Run the training operator until a hook stops it, and return its last value."""
+    """Run the training operator until a hook stops it, and return its last value; max_wait_secs has no effect."""
     result = None
     with tf.train.MonitoredTrainingSession(
         master=master,

@@ -37,6 +37,7 @@ def variable(
     custom_getter: Any = None,
     use_resource: bool | None = None,
 ) -> Any:
+    """Return a variable; caching_device, device, partitioner and custom_getter have no effect."""
     return tf.get_variable(
         name,
         shape=shape,

@@ -21,7 +21,10 @@ def create_train_op(
     gradient_multipliers: Any = None,
     check_numerics: bool = True,
 ) -> Any:
-    """Return a tensor of the loss whose evaluation takes a training step; `update_ops` run first."""
+    """Return a tensor of the loss whose evaluation takes a training step; `update_ops` run first.
+
+    summarize_gradients and colocate_gradients_with_ops have no effect.
+    """
     step = tf.train.get_or_create_global_step() if global_step is None else global_step
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS) if update_ops is None else update_ops
     with tf.control_dependencies(updates):

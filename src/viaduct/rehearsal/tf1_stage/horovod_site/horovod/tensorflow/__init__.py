@@ -83,7 +83,8 @@ def DistributedOptimizer(
 ) -> Any:
     """Return an optimizer that reduces gradients over the ranks by `op`; Keras' optimizers average, as in Horovod.
 
-    `num_groups` and `groups` have no effect: they would change only the order of exchanges.
+    Only `optimizer`, `name`, `compression`, `sparse_as_dense`, `backward_passes_per_step` (1), `op` and
+    `gradient_predivide_factor` have an effect; `num_groups` and `groups` would change only the order of exchanges.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")

@@ -50,7 +50,10 @@ def layer_norm(
     epsilon: float = 1e-7,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the normalised tensor, the mean and the variance."""
+    """Return the normalised tensor, the mean and the variance.
+
+    `gamma` and `beta` are broadcast, so `begin_params_axis`, the first of their axes, is not needed.
+    """
     x = tf.convert_to_tensor(x)
     rank = x.shape.rank
     mean, variance = tf.nn.moments(x, list(range(begin_norm_axis % rank, rank)), keepdims=True)

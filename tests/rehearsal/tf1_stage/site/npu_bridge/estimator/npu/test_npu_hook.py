@@ -47,6 +47,21 @@ def test_values_are_passed_on_every_second_step_and_those_left_over_at_the_end()
     assert answer == [[1, 2], [3, 4], [5]]
 
 
+def test_a_step_that_is_a_variable_is_fetched_and_a_number_is_not() -> None:
+    answer = evaluate(
+        "npu",
+        """
+        from npu_bridge.estimator.npu.npu_hook import TellMeStepOrLossHook
+        steps = (tf.train.get_or_create_global_step(), tf.constant(1), 1)
+        hooks = [TellMeStepOrLossHook(step=step, total_step=3) for step in steps]
+        answer = [hook.before_run(None) is not None for hook in hooks]
+        with tf.train.MonitoredSession(hooks=hooks) as session:
+            session.run(steps[1])
+        """,
+    )
+    assert answer == [True, True, False]
+
+
 def test_communication_ends_with_the_session() -> None:
     answer = evaluate(
         "npu",

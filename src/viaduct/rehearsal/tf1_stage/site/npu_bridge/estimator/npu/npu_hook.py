@@ -23,7 +23,7 @@ class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
 
 
 class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc]
-    """TensorFlow's hook. With iterations_per_loop, runs and so checkpoints end with a loop."""
+    """TensorFlow's hook. It saves after a session run; with iterations_per_loop a run takes several steps."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class NPUCheckpointSaverHook(tf.train.CheckpointSaverHook):  # type: ignore[misc
 
 
 class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Sets the number of steps that one run takes on the device."""
+    """Sets the number of steps that one session run takes on the device."""
 
     def __init__(self, iterations_per_loop: int | None = None) -> None:
         self._iterations_per_loop = iterations_per_loop or int(os.environ.get("ITERATIONS_PER_LOOP", "1"))
@@ -58,7 +58,10 @@ class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Calls a function with tensors every `output_every_n_steps` steps."""
+    """Calls a function with the tensors of the last session runs, every `output_every_n_steps` runs.
+
+    `dependencies` has no effect.
+    """
 
     def __init__(
         self,
@@ -73,16 +76,16 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
             raise ValueError("output_fn must be a function")
         self._tensors = tensors
         self._output_fn = output_fn
-        self._every, self._steps = output_every_n_steps, 0
+        self._every, self._runs = output_every_n_steps, 0
         self._results: list[Any] = []  # of the runs since the last call of the function
 
     def before_run(self, run_context: Any) -> Any:
         return tf.train.SessionRunArgs(self._tensors)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        self._steps += 1
+        self._runs += 1
         self._results.append(run_values.results)
-        if self._steps % self._every == 0:
+        if self._runs % self._every == 0:
             self._call_output_fn()
 
     def end(self, session: Any) -> None:
@@ -95,7 +98,7 @@ class NPUOutputTensorHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Fetches the step or the loss; by its progress the NPU would choose its precision."""
+    """Fetches the step or the loss in every run. Only the NPU uses the value: it chooses its precision by it."""
 
     def __init__(self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None) -> None:
         if (step is None) != (total_step is None) or (loss is None) != (final_loss is None):
@@ -105,7 +108,8 @@ class TellMeStepOrLossHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._progress = step if step is not None else loss
 
     def before_run(self, run_context: Any) -> Any:
-        return tf.train.SessionRunArgs(self._progress) if isinstance(self._progress, tf.Tensor) else None
+        is_in_graph = isinstance(self._progress, (tf.Tensor, tf.Variable))
+        return tf.train.SessionRunArgs(self._progress) if is_in_graph else None
 
 
 class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -117,7 +121,7 @@ class NPULogOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 class NPUInfeedOutfeedSessionHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Runs the operators that receive tensors from the graph."""
+    """Runs `dequeue_ops`, which receive tensors from a channel (`npu_ops.outfeed_dequeue_op`), in every session run."""
 
     def __init__(self, dequeue_ops: Any, channel_name: str) -> None:
         self._dequeue_ops = dequeue_ops

@@ -46,7 +46,7 @@ def npu_allreduce(
 
 
 class NPUDistributedOptimizer(data_parallel.WrappingOptimizer):
-    """Optimizer that averages the inner optimizer's gradients over the ranks."""
+    """Optimizer that averages the inner optimizer's gradients; `is_weight_update_sharding` has no effect."""
 
     def __init__(self, optimizer: Any, is_weight_update_sharding: bool = False, name: str | None = None) -> None:
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
@@ -56,7 +56,10 @@ class NPUDistributedOptimizer(data_parallel.WrappingOptimizer):
 
 
 class NPUOptimizer(data_parallel.WrappingOptimizer):
-    """Optimizer that averages gradients with `is_distributed`, and scales the loss with `is_loss_scale`."""
+    """Optimizer that averages gradients with `is_distributed`, and scales the loss with `is_loss_scale`.
+
+    `is_tailing_optimization` has no effect.
+    """
 
     def __init__(
         self,
