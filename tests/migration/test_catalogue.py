@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import UnknownName
-from viaduct.migration.catalogue import find_rules, list_rows, page_text, render_page
+from viaduct.migration.catalogue import find_rules, link_to_rule, list_rows, render_markdown, render_page
 from viaduct.migration.rule import all_rules
 from viaduct.migration.specification import ELSEWHERE, SECTIONS
 
@@ -32,12 +32,12 @@ def test_every_link_within_the_page_leads_somewhere() -> None:
 
 
 def test_examples_become_diffs() -> None:
-    text = page_text("Do it.\n\n     import x\n    -x.old()\n    +x.new()\n\nBecause.\n")
+    text = render_markdown("Do it.\n\n     import x\n    -x.old()\n    +x.new()\n\nBecause.\n")
     assert text == "Do it.\n\n```diff\n import x\n-x.old()\n+x.new()\n```\n\nBecause."
 
 
 def test_a_docstring_that_ends_with_its_example_is_closed() -> None:
-    assert page_text("Do it.\n\n     a\n").rstrip().splitlines()[-2:] == [" a", "```"]
+    assert render_markdown("Do it.\n\n     a\n").rstrip().splitlines()[-2:] == [" a", "```"]
 
 
 @pytest.mark.parametrize("word", ["tf1.estimator_run_config", "estimator_run_config", "E1"])
@@ -57,3 +57,9 @@ def test_every_rule_is_on_the_page() -> None:
 
 def test_rules_name_only_rows_that_exist() -> None:
     assert {row for rule in all_rules() for row in rule.spec_rows} <= {*list_rows(), *SECTIONS}
+
+
+def test_every_link_leads_to_a_section_that_exists() -> None:
+    headings = {line[4:].replace(".", "") for line in render_page().splitlines() if line.startswith("### ")}
+    assert {link_to_rule(rule.name).partition("#")[2] for rule in all_rules()} == headings
+    assert link_to_rule("engine.unparsable") == "docs/migrate.md"

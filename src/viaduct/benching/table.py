@@ -16,7 +16,7 @@ from viaduct.terminal import make_console, make_number_columns, print_table
 from viaduct.training.output_streams import redirect_to_null
 
 
-def print_record(record: dict[str, Any], json_file: Path | None = None) -> None:
+def print_record(record: dict[str, Any], json_file: Path | None) -> None:
     """Print the tables and remarks in one write. A closed pipe is ignored.
 
     Another error is raised as BadData; its hint names `json_file`, which has the figures, or --json.

@@ -95,7 +95,7 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
         if name in CONFIG_ARGUMENTS or name == MONITORED_SESSION:
             for call in calls:
                 yield make_candidate(file, "sessions", call, judge_session(file, call, name))
-        elif is_hidden_session(file, name):
+        elif is_hidden_session(name):
             yield from (make_candidate(file, "sessions", call, "unclear") for call in calls)
     for method, calls in file.index.methods.items():
         for call in calls:
@@ -106,7 +106,7 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
                 yield make_candidate(file, "sessions", call, state)
 
 
-def is_hidden_session(file: MigratedFile, name: str) -> bool:
+def is_hidden_session(name: str) -> bool:
     """Return True for a session class reached through another module's `tf`: `common.tf.Session`."""
     root, _, remainder = name.partition(".")
     return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from viaduct.errors import BadValue, UnknownName, fold_lookalikes
-from viaduct.migration.rule import Rule, all_rules
+from viaduct.migration.rule import Rule, all_rules, rules_by_name
 from viaduct.migration.specification import ELSEWHERE, ROWS, SECTIONS
 
 RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--only`"}
@@ -30,15 +30,15 @@ def find_rules(name: str) -> list[Rule]:
 
 
 def link_to_rule(rule: str) -> str:
-    """Return the link to a rule's documentation."""
-    return f"docs/rules.md#{rule.replace('.', '').lower()}"
+    """Return the link to a rule's documentation; for a message of the engine, such as engine.helper, to the page."""
+    return f"docs/rules.md#{rule.replace('.', '').lower()}" if rule in rules_by_name() else "docs/migrate.md"
 
 
 def get_summary(rule: Rule) -> str:
     return rule.doc.splitlines()[0]
 
 
-def page_text(doc: str) -> str:
+def render_markdown(doc: str) -> str:
     """Return a docstring as Markdown, with its indented examples as diffs."""
     lines: list[str] = []
     in_diff = False
@@ -101,7 +101,7 @@ def list_rows() -> dict[str, str]:
 def render_rule(rule: Rule) -> str:
     targets = ", ".join(rule.targets)
     facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.spec_rows)}*"
-    return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"
+    return f"### {rule.name}\n\n{facts}\n\n{render_markdown(rule.doc)}\n"
 
 
 if __name__ == "__main__":

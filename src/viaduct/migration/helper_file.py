@@ -68,7 +68,7 @@ class Helper:
 
 
 def collect_helpers(walk: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
-    """Return the helpers that scripts import: existing ones, those that changed scripts import, and lost ones."""
+    """Return the helpers that scripts import: existing ones, those of changed scripts, and lost ones (`is_lost`)."""
     helpers: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))

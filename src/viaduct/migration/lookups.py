@@ -124,7 +124,7 @@ def find_parameter(
 
 
 def find_called_function(names: Names, call: ast.Call) -> FunctionNode | None:
-    """Return the function, method or constructor of this file that a call runs; None unless its name has only one.
+    """Return the function, method or constructor of this file that a call runs; None unless only one has the name.
 
     The class of a method's object is not examined.
     """

@@ -18,9 +18,9 @@ from viaduct.migration.import_graph import Modules, scan_imports
 MIN_SPLIT_BYTES = 6_000_000
 """A smaller project is one part."""
 MAX_PART_BYTES = 6_000_000
-"""A larger part is cut. This is about 170,000 lines; their syntax trees take about 300 MB."""
+"""A larger part is cut. This is about 150,000 lines; their syntax trees and tables take about 500 MB."""
 MAX_PIECE_BYTES = 3_000_000
-"""Largest size of a piece, of the files around it, and of small parts that are joined."""
+"""Largest size of a piece of several files, of the files around it, and of small parts that are joined."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def make_page(outcome: Outcome, language: str = "en") -> Page:
         [
             *make_unread_section(outcome, language),
             make_overview(outcome, summary),
-            *make_ledger_section(outcome, summary, language),
+            *make_ledger_section(summary, language),
             make_review_section(outcome, summary, language),
             *make_changes_section(outcome, language),
             *make_rules_section(summary),
@@ -103,14 +103,13 @@ def make_unread_section(outcome: Outcome, language: str) -> list[Section]:
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
 
-def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
+def make_ledger_section(summary: Summary, language: str) -> list[Section]:
     """Return the section with the table of requirements; [] if the ledger is empty."""
     if not summary.ledger:
         return []
-    heads = (
-        ["requirement", "needed", *STATE_TITLES.values()]
-        if language != "zh"
-        else ["要求", "需要", *STATE_TITLES_ZH.values()]
+    is_chinese = language == "zh"
+    titles = (
+        ["要求", "需要", *STATE_TITLES_ZH.values()] if is_chinese else ["requirement", "needed", *STATE_TITLES.values()]
     )
     rows: list[list[object]] = [
         [row.title_in(language), row.needed, row.changed, row.right, row.manual, row.unresolved]
@@ -120,7 +119,7 @@ def make_ledger_section(outcome: Outcome, summary: Summary, language: str) -> li
         "Places that each requirement of the target concerns, and their states. A place that needs a change and could "
         "not be analysed is unresolved. The verdict is complete only if the last two columns are zero."
     )
-    return [Section("Requirements", text, [Table(heads, rows)])]
+    return [Section("Requirements", text, [Table(titles, rows)])]
 
 
 def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Section:

@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def files_to_write(self) -> list[FileResult]:
-        """Files that changed, and new helper files."""
+        """Files that changed, and new or extended helper files."""
         return [*self.changed_files, *(file for file in self.helper_files if file.changed)]
 
     @property

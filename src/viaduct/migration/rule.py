@@ -7,9 +7,8 @@
         site.rename(site.import_npu_name("NPURunConfig"))
         site.report_change("RunConfig becomes NPURunConfig", zh="…")
 
-Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines a variable `rule`, named
-after the module, or a tuple `rules`. The first line of a rule's docstring is its summary; a test replays the indented
-diffs.
+Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines its Rule as `rule`, or
+several as a tuple `rules`. The first line of a rule's docstring is its summary; a test replays the indented diffs.
 """
 
 from __future__ import annotations
@@ -275,16 +274,16 @@ class Site:
 
     # ---- reporting
 
-    def report_change(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
+    def report_change(self, message: str, zh: str, risk: Risk = "low", node: ast.AST | None = None) -> None:
         self._report("changed", message, zh, risk, node)
 
     def advise(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
         self._report("advice", message, zh, risk, node)
 
-    def request_review(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
+    def request_review(self, message: str, zh: str, risk: Risk = "medium", node: ast.AST | None = None) -> None:
         self._report("manual", message, zh, risk, node)
 
-    def report_unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
+    def report_unresolved(self, message: str, zh: str, risk: Risk = "high", node: ast.AST | None = None) -> None:
         """Report code for which the text does not show whether it needs a change."""
         self._report("unresolved", message, zh, risk, node)
 

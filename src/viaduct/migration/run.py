@@ -37,7 +37,7 @@ from viaduct.migration.walk import Walk, walk
 from viaduct.scripts import notebooks
 
 MAX_FILE_BYTES = 5_000_000
-"""A larger file is not parsed, as that would take a gigabyte of memory."""
+"""A larger file is not parsed. Trees and tables of 5 MB of code take about 400 MB of memory."""
 MAX_FILE_SECONDS = 20.0
 """Limit of the processor time for one file."""
 MIN_SURVEY_BYTES_A_SECOND = 100_000
@@ -206,7 +206,7 @@ def resolve_entry(options: Options, files: Walk) -> Options:
 
 
 def refuse_framework(project: Project, options: Options) -> None:
-    """Refuse --to any and --mode patch, which are for PyTorch, for a project without a PyTorch file."""
+    """Raise BadValue in a project without a PyTorch file for --mode patch, and for --to any if it uses TensorFlow."""
     if project.torch_files:
         return
     using = sorted(path for path, frameworks in project.frameworks.items() if TENSORFLOW in frameworks)
@@ -452,7 +452,7 @@ def lower_risk(finding: Finding, data: bytes) -> Finding:
 
 
 def guess_entry(results: list[FileResult], is_single: bool) -> str:
-    """Return the script that the user starts: a single script, or the only changed one with `__main__`; else ""."""
+    """Return the script that the user presumably starts: the only one, or only one changed with `__main__`; else ""."""
     scripts = [file for file in results if not file.path.endswith(".ipynb")]
     mains = [file.path for file in scripts if is_single or (file.changed and file.mentions_main)]
     return mains[0] if len(mains) == 1 else ""

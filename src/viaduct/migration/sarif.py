@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from viaduct import __version__
-from viaduct.migration.catalogue import link_to_rule, page_text
+from viaduct.migration.catalogue import link_to_rule, render_markdown
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding
 from viaduct.migration.results import Outcome
 from viaduct.migration.rule import rules_by_name
@@ -23,7 +23,7 @@ VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 """Identifier of the format; nothing is downloaded."""
 ENGINE_RULES = {
-    "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
+    "engine.unparsable": "A file or a notebook cell that cannot be decoded or parsed is copied as it is.",
     "engine.left_alone": "A file that is not analysed is copied as it is.",
 }
 
@@ -80,7 +80,7 @@ def make_descriptor(name: str) -> dict[str, Any]:
         "id": name,
         "name": "".join(part.title() for part in name.replace(".", "_").split("_")),
         "shortDescription": {"text": doc.splitlines()[0]},
-        "help": {"text": doc.strip(), "markdown": page_text(doc)},
+        "help": {"text": doc.strip(), "markdown": render_markdown(doc)},
         "defaultConfiguration": {"level": "warning"},
         "properties": {"kind": rule.category if rule else "report", "doc": link_to_rule(name)},
     }

@@ -49,7 +49,7 @@ def render_by_name(outcome: Outcome) -> dict[str, str]:
 
 
 def find_entry_framework(outcome: Outcome) -> Framework:
-    """Return the framework of the entry script; if it is unknown or both, the one with more changed files."""
+    """Return the framework of the entry script; if unknown or both, that of more changed files, PyTorch if equal."""
     frameworks = outcome.frameworks.get(outcome.entry, frozenset())
     if len(frameworks) == 1:
         return TORCH if TORCH in frameworks else TENSORFLOW

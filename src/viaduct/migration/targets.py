@@ -42,8 +42,8 @@ class CardTarget:
         english, chinese = for_card
         return english.format(card=self.card), chinese.format(card=self.card)
 
-    def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the code for the card without a number; `at`: where it is written, by default at the site."""
+    def render_device(self, site: Site) -> str:
+        """Return the code for the card without a number."""
         return f'"{self.card.device}"'
 
     def describe_device(self, number: str = "") -> str:
@@ -71,7 +71,7 @@ class CardTarget:
         return '"cpu"'
 
     def render_backend(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the code for the collective backend; `at` as for `render_device`."""
+        """Return the code for the collective backend; `at`: where it is written, by default at the site."""
         return f'"{self.card.backend}"'
 
     def render_backend_text(self, site: Site, literal: ast.Constant) -> str | None:
@@ -111,8 +111,8 @@ class AnyTarget:
     def select_message(self, for_card: Bilingual, for_any: Bilingual) -> Bilingual:
         return for_any
 
-    def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        return f"{import_helper(site, at)}.device()"
+    def render_device(self, site: Site) -> str:
+        return f"{import_helper(site)}.device()"
 
     def describe_device(self, number: str = "") -> str:
         return f"{HELPER_OBJECT}.name({number})"

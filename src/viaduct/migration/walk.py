@@ -188,7 +188,7 @@ def walk_folder(root: Path) -> Walk:
 
 
 def is_script(path: str | Path) -> bool:
-    """Return True for a Python script or notebook, by its suffix or, if executable or without one, by `#!…python`."""
+    """Return True for a Python script or notebook, by its suffix; if executable or without a suffix, by `#!…python`."""
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
         return True
