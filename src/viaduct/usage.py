@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from viaduct.errors import BadValue, ViaductError, find_closest
+from viaduct.path_errors import describe_permission, shorten
 
 
 def explain_usage_error(error: Exception, arguments: Sequence[str]) -> ViaductError | None:
@@ -107,10 +108,18 @@ def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
         closest = find_closest(choices["value"].strip("'"), known)
         hints = [f"Closest is {closest!r}."] if closest else []
         return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *hints)
+    if refused := re.match(r"\w+ '(?P<path>.*)' is not (readable|writable)\.?$", message, re.DOTALL):
+        return explain_permission(name, refused["path"])
     expected = describe_expected(message)
     if expected:
         return BadValue(f"{name} is {value}; it must be {expected}." if value else f"{name} must be {expected}.")
     return BadValue(f"{name}{f' is {value}' if value else ''}: {message.rstrip('.')}.")
+
+
+def explain_permission(name: str, path: str) -> BadValue:
+    """Describe a path that typer may not read or write, as path_errors describes one that viaduct may not open."""
+    reason, hint = describe_permission(path)
+    return BadValue(f"{name} {shorten(path)}: {reason}.", hint)
 
 
 def list_flag_values(flags: Collection[str], arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
