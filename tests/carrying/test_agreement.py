@@ -90,6 +90,15 @@ def test_no_loss_is_judged_after_the_perturbed_run_got_nan() -> None:
     assert found.remarks[0].startswith("From step 1 on")
 
 
+def test_a_weight_that_the_perturbed_run_loses_is_not_judged() -> None:
+    lost = {"weights": {"w": np.full(4, np.nan, np.float32), "steps": np.array(8)}}
+    noise = pair_observations(make_observation(), make_observation(**lost))
+    other = make_observation(weights={"w": np.full(4, 1.1, np.float32), "steps": np.array(8)})
+    judged = judge(pair_observations(make_observation(), other), noise)
+    assert judged.verdict == "rounding"
+    assert [pair.name for pair in judged.informative_pairs("weight")] == ["steps"]
+
+
 def test_a_loss_of_zero_keeps_the_noise_of_the_losses_before_it() -> None:
     zero = make_observation(losses=[[2.0], [0.0], [0.5]])
     noise = pair_observations(zero, make_observation(losses=[[2.0 + 2e-6], [1e-9], [0.5]]))

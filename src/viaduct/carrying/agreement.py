@@ -30,6 +30,7 @@ from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
 ValueKind = Literal["loss", "gradient", "weight"]
+PairKey = tuple[ValueKind, str, int, int | None]  # kind, name, rank and step
 AgreementVerdict = Literal["same", "rounding", "differ", "unsure"]  # `Agreement` defines them
 NOISE_FACTOR = 16.0  # a difference of this many times the noise is allowed
 EXTRA_UNITS = 4.0  # units in the last place that are allowed in addition
@@ -76,7 +77,7 @@ class ValuePair:
         return bool(self.why) or (self.is_informative and not self.error <= self.allowed)
 
     @property
-    def key(self) -> tuple[ValueKind, str, int, int | None]:
+    def key(self) -> PairKey:
         return self.kind, self.name, self.rank, self.step
 
 
@@ -231,7 +232,8 @@ def judge(
     """Return the agreement of the pairs of the original and the migrated run.
 
     `perturbed_pairs`: the pairs of the original and the perturbed run, if there was one. `is_deterministic`: the
-    original was run twice with the same seed, and both runs recorded equal values.
+    original was run twice with the same seed, and both runs recorded equal values; then a perturbed run that is far off
+    shows how much the script amplifies rounding.
     """
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
@@ -260,12 +262,12 @@ def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
 
 def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> list[ValuePair]:
     """Return the pairs with noise and tolerance; `perturbed_pairs`: the pairs of the original and the perturbed run."""
-    noise = {pair.key: pair.error for pair in perturbed_pairs if math.isfinite(pair.error)}
+    noise = {pair.key: pair.error for pair in perturbed_pairs if shows_noise(pair)}
     medians = {
         kind: median_low([error for (key_kind, *_), error in noise.items() if key_kind == kind] or [0.0])
         for kind in ("gradient", "weight")
     }
-    loss_noise = accumulate_loss_noise(perturbed_pairs, medians["gradient"])
+    loss_noise = accumulate_loss_noise(perturbed_pairs, noise, medians["gradient"])
     judged = []
     for pair in pairs:
         if pair.kind == "loss":
@@ -277,19 +279,27 @@ def set_tolerances(pairs: list[ValuePair], perturbed_pairs: list[ValuePair]) -> 
     return judged
 
 
-def accumulate_loss_noise(perturbed_pairs: list[ValuePair], minimum: float) -> dict[int, float]:
+def shows_noise(pair: ValuePair) -> bool:
+    """Return True if the error of a pair of the original and the perturbed run is noise.
+
+    An infinite error is noise if a value is NaN or infinite: rounding may explain any value then. It is none if only
+    the original is zero.
+    """
+    are_finite = math.isfinite(pair.left) and math.isfinite(pair.right)
+    return not pair.why and (math.isfinite(pair.error) or not are_finite)
+
+
+def accumulate_loss_noise(
+    perturbed_pairs: list[ValuePair], noise: dict[PairKey, float], minimum: float
+) -> dict[int, float]:
     """Return the noise of the losses by step: the largest up to that step, since a single value may agree by chance.
 
-    No step has less than `minimum`. From the first step on in which one run's loss is NaN or infinite and the other's
-    is not the same, the noise is infinite: rounding may explain any loss. A loss adds nothing if only one run has it,
-    or if only the original's is zero.
+    `minimum`: no step has less noise than this.
     """
     by_step: dict[int, float] = {}
     for pair in perturbed_pairs:
         if pair.kind == "loss" and pair.step is not None:
-            are_finite = math.isfinite(pair.left) and math.isfinite(pair.right)
-            is_measured = not pair.why and (math.isfinite(pair.error) or not are_finite)
-            by_step[pair.step] = max(by_step.get(pair.step, minimum), pair.error if is_measured else 0.0)
+            by_step[pair.step] = max(by_step.get(pair.step, minimum), noise.get(pair.key, 0.0))
     for before, after in pairwise(sorted(by_step)):
         by_step[after] = max(by_step[after], by_step[before])
     return by_step

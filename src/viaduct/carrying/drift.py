@@ -18,7 +18,7 @@ from viaduct.carrying.agreement import (
     NOISE_FACTOR,
     UNINFORMATIVE_TOLERANCE,
     Agreement,
-    ValueKind,
+    PairKey,
     ValuePair,
     name_loss,
 )
@@ -123,7 +123,7 @@ def make_threshold_function(agreement: Agreement, noise: Mapping[Key, float]) ->
     return choose_thresholds
 
 
-def make_agreement_key(tensor: StoredTensor) -> tuple[ValueKind, str, int, int | None] | None:
+def make_agreement_key(tensor: StoredTensor) -> PairKey | None:
     """Return the key of a tensor in an agreement; None for the inputs and outputs of modules."""
     if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", name_loss(tensor.index), tensor.rank, tensor.step
