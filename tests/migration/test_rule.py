@@ -11,8 +11,8 @@ from viaduct.migration.rule import Rule, all_rules, sort_rules
 FOLDER = Path(home.__path__[0])
 
 
-def rule_named(name: str, after: tuple[str, ...] = (), last: bool = False) -> Rule:
-    return Rule(f"viaduct.migration.rules.torch.{name}", after=after, runs_last=last)
+def rule_named(name: str, after: tuple[str, ...] = (), **fields: bool) -> Rule:
+    return Rule(f"viaduct.migration.rules.torch.{name}", after=after, **fields)  # type: ignore[arg-type]
 
 
 def names_of(rules: list[Rule]) -> list[str]:
@@ -29,7 +29,15 @@ def test_a_rule_runs_behind_those_whose_edits_it_needs() -> None:
 
 
 def test_a_rule_that_reports_on_the_result_runs_behind_all_others() -> None:
-    assert names_of([rule_named("a", last=True), rule_named("b"), rule_named("c", after=("b",))]) == ["b", "c", "a"]
+    assert names_of([rule_named("a", runs_last=True), rule_named("b"), rule_named("c", after=("b",))]) == [
+        "b",
+        "c",
+        "a",
+    ]
+
+
+def test_a_rule_that_keeps_others_from_lines_runs_before_them() -> None:
+    assert names_of([rule_named("a"), rule_named("b", runs_first=True)]) == ["b", "a"]
 
 
 @pytest.mark.parametrize("after", ["b", "missing"])

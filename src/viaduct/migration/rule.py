@@ -55,6 +55,7 @@ class Rule:
     spec_rows: tuple[str, ...] = ()  # rows that the rule implements; docs/rules.md lists them
     former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before this one
+    runs_first: bool = False  # runs before all other rules, to keep them from lines
     runs_last: bool = False  # runs after all rules without `runs_last`, to see their result
     when: Callable[[Options], bool] | None = None  # runs if this is true or --only is given; None: always
     completes_other_rules: bool = False  # runs also if --only names other rules, whose edits may need this one
@@ -340,11 +341,12 @@ def is_rule_wanted(name: str, options: Options) -> bool:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield the rules in the order of their names, `runs_last` ones at the end, each after the rules in its `after`.
+    """Yield the rules in the order of their names, each after the rules in its `after`.
 
-    Raises ValueError if rules wait for each other.
+    Those with `runs_first` come at the beginning, those with `runs_last` at the end. Raises ValueError if rules wait for
+    each other.
     """
-    waiting = sorted(rules, key=lambda rule: (rule.runs_last, rule.name))
+    waiting = sorted(rules, key=lambda rule: (not rule.runs_first, rule.runs_last, rule.name))
     finished: set[str] = set()
     while waiting:
         ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in finished for name in rule.after))

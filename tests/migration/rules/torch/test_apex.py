@@ -23,7 +23,7 @@ def test_on_the_npu_amp_stays_and_combines_gradients() -> None:
     assert not [finding for finding in migrate_source(done, "apex").findings if "combine_grad" in finding.message]
 
 
-def test_wrapping_before_initialize_is_wrong() -> None:
+def test_wrapping_before_initialize_is_reported() -> None:
     wrap = "model = torch.nn.parallel.DistributedDataParallel(model)\n"
     start = "model, optimizer = amp.initialize(model, optimizer, combine_grad=True)\n"
     check_says("apex", AMP + wrap + start, "manual", "after amp.initialize")
@@ -31,14 +31,14 @@ def test_wrapping_before_initialize_is_wrong() -> None:
     assert not [finding for finding in right.findings if finding.status == "manual"]
 
 
-def test_kernels_of_apex_are_named_with_what_there_is() -> None:
+def test_kernels_of_apex_are_reported_with_their_replacement() -> None:
     source = "import torch\nfrom apex.optimizers import FusedAdam\noptimizer = FusedAdam(params)\n"
     check_says("apex", source, "manual", "torch_npu.optim.NpuFusedAdam")
     source = "import torch\nfrom apex.normalization import FusedLayerNorm\nnorm = FusedLayerNorm(8)\n"
     check_says("apex", source, "manual", "CUDA kernel")
 
 
-def test_pytorch_has_some_of_it_itself() -> None:
+def test_names_that_pytorch_has_too_get_advice() -> None:
     source = "import torch\nfrom apex.parallel import convert_syncbn_model\nmodel = convert_syncbn_model(model)\n"
     check_says("apex", source, "advice", "torch.nn.SyncBatchNorm.convert_sync_batchnorm")
 
@@ -49,6 +49,6 @@ def test_fused_optimizers_are_advised_beside_amp_only() -> None:
     check_noop("apex", "import torch\n" + line)
 
 
-def test_there_is_none_on_the_mlu() -> None:
+def test_on_the_mlu_every_import_of_apex_is_reported() -> None:
     check_says("apex", AMP, "manual", "torch.mlu.amp", to="mlu")
     check_says("apex", AMP, "manual", "torch.amp", to="any")

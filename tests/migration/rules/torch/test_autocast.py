@@ -86,7 +86,7 @@ def test_a_device_that_is_not_cuda_stays_for_any_card(source: str) -> None:
         ),
     ],
 )
-def test_mixed_precision_is_the_available_cards(head: str, before: str, after: str) -> None:
+def test_mixed_precision_becomes_the_available_cards(head: str, before: str, after: str) -> None:
     check_rewrite("autocast", f"{head}\nx = {before}  # kept\n", f"{head}\n{HELPER}x = {after}  # kept\n", to="any")
 
 

@@ -16,7 +16,7 @@ DONE = "import torch\nimport torch_npu\n"
         ("torch.is_autocast_enabled()", "torch.npu.is_autocast_enabled()"),
     ],
 )
-def test_the_state_is_the_cards(before: str, after: str) -> None:
+def test_the_autocast_state_becomes_the_cards(before: str, after: str) -> None:
     check_rewrite("torch.autocast_state", f"{HEAD}x = {before}\n", f"{DONE}x = {after}\n")
 
 
@@ -29,7 +29,7 @@ def test_an_imported_getter_keeps_its_name_in_the_body() -> None:
     check_rewrite("torch.autocast_state", before, after, to="mlu")
 
 
-def test_a_state_that_is_requested_by_device_type_stays() -> None:
+def test_a_state_read_by_device_type_stays() -> None:
     check_noop(
         "torch.autocast_state", "import torch\nx = torch.is_autocast_enabled(kind)\ntorch.get_autocast_dtype('cpu')\n"
     )

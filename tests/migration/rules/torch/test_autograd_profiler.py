@@ -7,7 +7,7 @@ from migration.checking import check_noop, check_rewrite, check_says, migrate_so
 RULE = "torch.profiler"
 
 
-def test_tables_of_the_older_profiler_are_not_taken_for_the_cards() -> None:
+def test_tables_of_the_older_profiler_are_not_reported() -> None:
     text = (
         "import torch\nwith torch.autograd.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
         "with torch.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
@@ -30,7 +30,7 @@ def test_the_older_profiler_does_not_see_the_npu() -> None:
     check_says(OLD, "import torch\nwith torch.autograd.profiler.emit_nvtx(): pass\n", "manual", "torch_npu.profiler")
 
 
-def test_the_older_profiler_on_the_mlu() -> None:
+def test_the_older_profiler_gets_the_mlu_as_its_device() -> None:
     before = "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p: pass\n"
     after = 'import torch\nimport torch_mlu\nwith torch.autograd.profiler.profile(use_device="mlu") as p: pass\n'
     check_rewrite(OLD, before, after, to="mlu")
@@ -41,7 +41,7 @@ def test_a_flag_of_the_older_profiler_needs_manual_review() -> None:
     check_says(OLD, text, "manual", "use_device", to="mlu")
 
 
-def test_emit_nvtx_by_import() -> None:
+def test_an_imported_emit_nvtx_is_replaced() -> None:
     before = "from torch.autograd.profiler import emit_nvtx\nwith emit_nvtx(): pass\n"
     after = "from torch_mlu.profiler import emit_cnpx as emit_nvtx\nwith emit_nvtx(): pass\n"
     check_rewrite(OLD, before, after, to="mlu")

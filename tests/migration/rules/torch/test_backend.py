@@ -36,7 +36,7 @@ def test_a_script_that_was_migrated_is_left_alone(to: str) -> None:
     check_noop("backend", HEAD + f"dist.init_process_group('{own}')\nif dist.is_{own}_available(): pass\n", to=to)
 
 
-def test_a_backend_from_elsewhere_is_named_and_not_changed() -> None:
+def test_a_backend_of_unknown_origin_is_reported_and_stays() -> None:
     source = HEAD + "from settings import load\ndist.init_process_group(backend=load().backend)\n"
     result = check_says("backend", source, "manual", "load().backend")
     assert result.findings[0].risk == "high"
@@ -59,12 +59,12 @@ def test_a_positional_backend_of_subgroups_is_replaced() -> None:
     check_rewrite("backend", DONE + before, DONE + after)
 
 
-def test_another_librarys_backend_is_named_and_not_changed() -> None:
+def test_another_librarys_backend_is_reported_and_stays() -> None:
     source = "import torch\nimport ignite.distributed as idist\nidist.Parallel(backend='nccl')\n"
     check_says("backend", source, "manual", "hccl, if ignite.distributed.Parallel accepts that")
 
 
-def test_alias_keyword_quotes_and_comments() -> None:
+def test_aliases_keywords_quotes_and_comments_are_kept() -> None:
     check_rewrite(
         "backend",
         "from torch.distributed import init_process_group as init\ninit(backend='nccl', rank=0)  # keep nccl\n",
@@ -74,7 +74,7 @@ def test_alias_keyword_quotes_and_comments() -> None:
     )
 
 
-def test_one_backend_for_each_device() -> None:
+def test_a_backend_for_each_device_is_edited() -> None:
     check_rewrite(
         "backend",
         HEAD + 'dist.init_process_group("cpu:gloo,cuda:nccl")\n',
@@ -82,7 +82,7 @@ def test_one_backend_for_each_device() -> None:
     )
 
 
-def test_both_halves_of_a_choice_and_a_groups_third_position() -> None:
+def test_both_branches_and_the_third_argument_of_new_group_are_edited() -> None:
     check_rewrite(
         "backend",
         HEAD + "dist.init_process_group('nccl' if on else 'gloo')\ndist.new_group([0], None, 'nccl')\n",
@@ -90,7 +90,7 @@ def test_both_halves_of_a_choice_and_a_groups_third_position() -> None:
     )
 
 
-def test_options_of_the_command_line_but_not_their_help() -> None:
+def test_options_of_the_command_line_are_edited_but_not_their_help() -> None:
     before = """\
         import argparse
         import torch.distributed as dist
@@ -113,12 +113,12 @@ def test_options_of_the_command_line_but_not_their_help() -> None:
 
 
 @pytest.mark.parametrize(("to", "own"), [("npu", "hccl"), ("mlu", "cncl")])
-def test_constants_and_questions(to: str, own: str) -> None:
+def test_constants_and_availability_tests_are_replaced(to: str, own: str) -> None:
     result = migrate_source(HEAD + "if dist.is_nccl_available():\n    name = dist.Backend.NCCL\n", "backend", to=to)
     assert f"if dist.is_{own}_available():\n    name = dist.Backend.{own.upper()}\n" in result.after.decode()
 
 
-def test_options_of_nccls_process_group() -> None:
+def test_options_of_nccls_process_group_are_handled_by_target() -> None:
     source = "import torch.distributed as dist\noptions = dist.ProcessGroupNCCL.Options()\n"
     check_says("backend", source, "manual", "hccl_config")
     assert "dist.ProcessGroupCNCL.Options()" in migrate_source(source, "backend", to="mlu").after.decode()
@@ -198,6 +198,6 @@ def test_the_backend_follows_the_available_card(before: str, after: str) -> None
     ],
 )
 @pytest.mark.parametrize(("to", "backend"), [("npu", "'hccl'"), ("any", "accelerator.backend()")])
-def test_options_of_other_parsers_follow(option: str, to: str, backend: str) -> None:
+def test_options_of_other_parsers_are_edited(option: str, to: str, backend: str) -> None:
     source = "import click\nimport torch\nimport typer\nfrom absl import flags\n" + option
     assert option.format(backend) in migrate_source(source.format("'nccl'") + "\n", "backend", to=to).after.decode()

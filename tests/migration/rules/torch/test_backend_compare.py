@@ -19,7 +19,7 @@ HEAD = "import torch.distributed as dist\n"
         HEAD + "if dist.get_backend() == 'hccl': pass  # was nccl\n",
     ],
 )
-def test_what_does_not_ask_for_the_backend_is_left_alone(source: str) -> None:
+def test_comparisons_without_nccl_are_left_alone(source: str) -> None:
     check_noop("backend_compare", source)
 
 
@@ -41,7 +41,7 @@ def test_something_that_may_be_a_backend_needs_manual_review() -> None:
         ),
     ],
 )
-def test_comparisons_with_a_backend(before: str, after: str) -> None:
+def test_comparisons_of_a_backend_are_edited(before: str, after: str) -> None:
     check_rewrite("backend_compare", HEAD + before, HEAD + after, to="mlu")
 
 
@@ -62,7 +62,7 @@ def test_a_patch_cannot_change_a_comparison() -> None:
         ),
     ],
 )
-def test_a_comparison_follows_the_available_card(before: str, after: str) -> None:
+def test_a_comparison_becomes_one_with_all_backends(before: str, after: str) -> None:
     check_rewrite("backend_compare", f"{HEAD}{before}\n", f"{HEAD}{HELPER}{after}\n", to="any")
 
 

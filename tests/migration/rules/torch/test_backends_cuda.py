@@ -9,7 +9,7 @@ from migration.checking import check_noop, list_findings
     "written",
     ["print(torch.version.cuda)", "torch.backends.cuda.is_built()", "torch.backends.cuda.enable_flash_sdp(True)"],
 )
-def test_what_speaks_of_cuda_alone_is_named(written: str) -> None:
+def test_values_and_settings_of_cuda_are_reported(written: str) -> None:
     assert [line for line, _ in list_findings(f"import torch\n{written}\n", "backends_cuda")] == [2]
 
 

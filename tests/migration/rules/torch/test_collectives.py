@@ -12,7 +12,7 @@ HEAD = "import torch.distributed as dist\n"
 DONE = "import torch.distributed as dist\nimport torch_npu\n"
 
 
-def test_the_string_is_changed_where_it_is_written() -> None:
+def test_the_backend_is_edited_where_its_string_is_written() -> None:
     before = """\
         import os
         import torch.distributed as dist
@@ -37,7 +37,7 @@ def test_the_string_is_changed_where_it_is_written() -> None:
     assert not [finding for finding in result.findings if finding.status == "manual"]
 
 
-def test_what_callers_pass_is_followed() -> None:
+def test_a_backend_that_callers_pass_is_edited() -> None:
     check_rewrite(
         "backend",
         HEAD + "def setup(rank, kind):\n    dist.init_process_group(kind)\nsetup(0, 'nccl')\nsetup(1, kind='gloo')\n",
@@ -45,7 +45,7 @@ def test_what_callers_pass_is_followed() -> None:
     )
 
 
-def test_a_function_of_another_file_of_the_project() -> None:
+def test_a_backend_passed_to_another_file_is_edited() -> None:
     result = migrate_source(
         "import torch\nfrom helpers import setup\nsetup(backend='nccl')\n",
         "backend",
@@ -63,6 +63,6 @@ def _text(block: str) -> str:
 
 
 @pytest.mark.parametrize("holder", ["argparse.Namespace", "types.SimpleNamespace"])
-def test_a_backend_among_settings_is_changed(holder: str) -> None:
+def test_a_backend_in_settings_is_edited(holder: str) -> None:
     source = f"import torch, {holder.partition('.')[0]}\nargs = {holder}(dist_backend='nccl', lr=1)\n"
     assert "dist_backend='hccl', lr=1" in migrate_source(source).after.decode()

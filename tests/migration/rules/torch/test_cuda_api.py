@@ -44,12 +44,12 @@ def test_what_is_not_torch_cuda_is_left_alone(text: str) -> None:
         ("import torch", "print(f'{torch.cuda.device_count()} of {n}')", "print(f'{torch.npu.device_count()} of {n}')"),
     ],
 )
-def test_every_spelling(head: str, written: str, new: str) -> None:
+def test_every_way_to_write_the_name_is_replaced(head: str, written: str, new: str) -> None:
     result = migrate_source(f"{head}\n{written}\n", RULE)
     assert result.after.decode() == f"{head}\nimport torch_npu\n{new}\n"
 
 
-def test_an_f_string_that_also_speaks_of_the_name_needs_manual_review() -> None:
+def test_an_f_string_with_the_name_in_its_text_needs_manual_review() -> None:
     text = 'import torch\nprint(f"torch.cuda.device_count is {torch.cuda.device_count()}")\n'
     result = migrate_source(text, RULE)
     assert not result.changed
@@ -67,7 +67,7 @@ def test_both_halves_of_a_conditional_keep_their_structure() -> None:
     check_rewrite(RULE, before, after, to="mlu")
 
 
-def test_what_only_one_card_has_moves_only_there() -> None:
+def test_a_name_of_one_card_is_replaced_for_that_card_only() -> None:
     text = "import torch\nprint(torch.cuda.temperature())\n"
     assert not migrate_source(text, RULE).changed
     assert "torch.mlu.temperature()" in migrate_source(text, RULE, to="mlu").after.decode()
@@ -111,19 +111,21 @@ def test_what_is_not_cudas_stays(source: str) -> None:
         ("import torch", "call(torch.cuda.synchronize)", "call(accelerator.synchronize)"),
     ],
 )
-def test_every_spelling_for_the_available_card(head: str, before: str, after: str | None) -> None:
+def test_every_way_to_write_the_name_is_replaced_for_the_available_card(
+    head: str, before: str, after: str | None
+) -> None:
     after = after or before.replace("torch.cuda.", "accelerator.")
     check_rewrite("cuda_api", f"{head}\nx = {before}\n", f"{head}\n{HELPER}x = {after}\n", to="any")
 
 
-def test_an_import_that_served_it_goes() -> None:
+def test_an_import_that_is_no_longer_used_is_removed() -> None:
     before = "import torch\nfrom torch import cuda\nfrom torch.cuda import synchronize\ncuda.init()\nsynchronize()\n"
     check_rewrite(
         "cuda_api", before, f"import torch\n{HELPER}accelerator.init()\naccelerator.synchronize()\n", to="any"
     )
 
 
-def test_the_block_on_a_device_has_another_name() -> None:
+def test_the_device_block_has_another_name_in_the_helper() -> None:
     body = "with {}(1):\n    pass\n"
     check_rewrite(
         "cuda_api",
@@ -133,7 +135,7 @@ def test_the_block_on_a_device_has_another_name() -> None:
     )
 
 
-def test_a_branch_that_asks_for_a_card_keeps_its_shape() -> None:
+def test_a_branch_under_a_test_for_a_card_keeps_its_structure() -> None:
     before = """\
     import torch
     if not torch.cuda.is_available():
@@ -160,17 +162,17 @@ def test_a_branch_that_asks_for_a_card_keeps_its_shape() -> None:
         ("torch.cuda.comm.scatter(x)", "high"),
     ],
 )
-def test_what_cuda_alone_has_stays_and_is_named(name: str, risk: str) -> None:
+def test_a_name_that_only_cuda_has_stays_and_is_reported(name: str, risk: str) -> None:
     result = check_says("cuda_api", f"import torch\n{name}\n", "manual", "available on CUDA only", to="any")
     assert result.findings[0].risk == risk
 
 
-def test_under_a_question_for_cuda_it_is_no_risk() -> None:
+def test_under_a_test_for_cuda_the_risk_is_low() -> None:
     source = f"import torch\n{HELPER}if accelerator.name() == 'cuda':\n    torch.cuda.nvtx.mark('a')\n"
     assert check_says("cuda_api", source, "manual", "available on CUDA only", to="any").findings[0].risk == "low"
 
 
-def test_a_name_that_is_taken_is_not_taken_over() -> None:
+def test_a_name_in_use_is_not_taken_for_the_helper() -> None:
     source = "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\ntorch.cuda.synchronize()\n"
     after = migrate_source(source, "cuda_api", to="any").after.decode()
     assert "from accelerator_device import accelerator as any_accelerator\n" in after
@@ -188,7 +190,7 @@ def test_the_module_as_a_value_needs_manual_review() -> None:
     check_says("cuda_api", "import torch\nuse(torch.cuda)\n", "manual", "as a module", to="any")
 
 
-def test_a_default_type_is_not_taken_from_the_helper() -> None:
+def test_a_default_type_is_not_replaced_by_the_helpers() -> None:
     """The NPU takes none; the rule of default types says so."""
     check_noop("cuda_api", "import torch\ntorch.set_default_tensor_type(torch.cuda.FloatTensor)\n", to="any")
 
@@ -210,7 +212,7 @@ def test_a_default_type_is_not_taken_from_the_helper() -> None:
         ),
     ],
 )
-def test_a_type_that_is_requested_is_not_the_one_of_the_cpu(before: str, after: str) -> None:
+def test_a_compared_type_is_never_the_cpus(before: str, after: str) -> None:
     check_rewrite("cuda_api", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
 
 
@@ -273,12 +275,12 @@ def test_a_class_of_mixed_precision_in_an_annotation_stays(source: str) -> None:
         ("import torch", "make(torch.cuda.amp.GradScaler)", "make(accelerator.GradScaler)"),
     ],
 )
-def test_mixed_precision_of_cuda_is_the_helpers(head: str, before: str, after: str) -> None:
+def test_mixed_precision_of_cuda_becomes_the_helpers(head: str, before: str, after: str) -> None:
     left = "\n".join(line for line in head.split("\n") if "torch.cuda" not in line)  # used no more
     check_rewrite(RULE, f"{head}\nx = {before}  # kept\n", f"{left}\n{HELPER}x = {after}  # kept\n", to="any")
 
 
-def test_decorators_of_mixed_precision() -> None:
+def test_decorators_of_mixed_precision_are_replaced() -> None:
     head = "import torch\nfrom torch.cuda.amp import autocast, custom_fwd\n"
     body = "class F(torch.autograd.Function):\n    @staticmethod\n    @{}\n    def forward(ctx, x):\n        return x\n"
     more = "@{}(enabled=False)\ndef f(x):\n    return x\n"
@@ -288,7 +290,7 @@ def test_decorators_of_mixed_precision() -> None:
     assert {finding.rule for finding in result.findings} == {"torch.cuda_api", "torch.unused_imports"}
 
 
-def test_a_class_that_is_requested_needs_manual_review() -> None:
+def test_a_class_in_isinstance_needs_manual_review() -> None:
     source = "import torch\nif isinstance(s, torch.cuda.amp.GradScaler):\n    pass\n"
     check_says(RULE, source, "manual", "its own class", to="any")
 

@@ -34,11 +34,11 @@ BATCH = "class Batch:\n    def cuda(self, where=None):\n        return self\n"
         "hasattr(torch, 'cuda')\n",
     ],
 )
-def test_what_is_not_torchs_stays(source: str) -> None:
+def test_methods_of_other_libraries_stay(source: str) -> None:
     check_noop("cuda_method", HEAD + source)
 
 
-def test_without_torch_nothing_is_touched() -> None:
+def test_files_without_torch_stay() -> None:
     check_noop("cuda_method", "model.cuda()\n")
 
 
@@ -55,21 +55,21 @@ def test_without_torch_nothing_is_touched() -> None:
         ("net.cuda().eval().cuda()", "net.npu().eval().npu()"),
     ],
 )
-def test_the_method_is_the_accelerators(before: str, after: str) -> None:
+def test_the_method_becomes_the_cards(before: str, after: str) -> None:
     check_rewrite("cuda_method", HEAD + before + "\n", HEAD + after + "\n")
     mlu = "import torch\nimport torch_mlu\n"
     check_rewrite("cuda_method", mlu + before + "\n", mlu + after.replace("npu", "mlu") + "\n", to="mlu")
 
 
 @pytest.mark.parametrize("receiver", ["torch.zeros(2)", "torch.nn.Linear(2, 2)", "Net()", "self"])
-def test_what_is_shown_to_be_torchs_moves_beside_a_class_with_its_own(receiver: str) -> None:
+def test_known_tensors_and_modules_are_moved_beside_a_class_with_its_own_method(receiver: str) -> None:
     source = HEAD + BATCH + "class Net(torch.nn.Module):\n    def go(self):\n        {}.cuda()\n"
     check_rewrite(
         "cuda_method", source.format(receiver), source.format(receiver).replace(f"{receiver}.cuda", f"{receiver}.npu")
     )
 
 
-def test_the_tensors_that_an_own_method_moves_move() -> None:
+def test_moves_in_the_projects_own_method_are_replaced() -> None:
     check_rewrite(
         "cuda_method",
         HEAD + "class Batch:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self\n",
@@ -77,7 +77,7 @@ def test_the_tensors_that_an_own_method_moves_move() -> None:
     )
 
 
-def test_a_module_that_comes_from_a_neighbour_is_known() -> None:
+def test_a_module_from_another_file_is_known() -> None:
     net = "import torch\nclass Net(torch.nn.Module):\n    pass\n" + BATCH
     before = HEAD + "from net import Net, Batch\nNet().cuda()\nBatch().cuda()\n"
     check_rewrite(
@@ -108,7 +108,7 @@ def test_the_default_of_getattr_is_no_method(to: str) -> None:
         "import torch\nimport mxnet\nmxnet.nd.ones(1).cuda()\n",
     ],
 )
-def test_somebody_elses_method_stays(source: str) -> None:
+def test_another_objects_method_stays(source: str) -> None:
     check_noop("cuda_method", source, to="any")
 
 
@@ -133,14 +133,14 @@ def test_somebody_elses_method_stays(source: str) -> None:
         ),
     ],
 )
-def test_every_form_of_the_method(before: str, after: str) -> None:
+def test_every_form_of_the_method_is_replaced(before: str, after: str) -> None:
     check("cuda_method", before, after)
 
 
 @pytest.mark.parametrize(
     "line", ["go = methodcaller('cuda')", "ys = map(torch.Tensor.cuda, xs)", "f = getattr(x, 'cuda')"]
 )
-def test_a_method_that_is_handed_on_needs_manual_review(line: str) -> None:
+def test_a_method_that_is_passed_on_needs_manual_review(line: str) -> None:
     source = f"import torch\nfrom operator import methodcaller\n{line}\n"
     check_says("cuda_method", source, "manual", "accelerator.device()", to="any")
 
@@ -158,7 +158,7 @@ def test_a_method_whose_arguments_are_hidden_needs_manual_review() -> None:
         "n = torch.jit.script(N())\n",
     ],
 )
-def test_what_is_compiled_to_torchscript_is_not_touched(source: str) -> None:
+def test_code_that_torchscript_compiles_stays(source: str) -> None:
     check_says("cuda_method", source, "manual", "torch.jit.script", to="any")
 
 
@@ -167,21 +167,21 @@ def test_a_receiver_that_may_be_the_projects_own_needs_manual_review(receiver: s
     check_says("cuda_method", HEAD + BATCH + f"{receiver}.cuda()\n", "manual", "Batch")
 
 
-def test_a_class_of_another_program_does_not_matter() -> None:
+def test_a_class_of_another_program_does_not_count() -> None:
     before, after = HEAD + "def move(thing):\n    return thing.cuda()\n", "    return thing.npu()\n"
     result = migrate_source(before, "cuda_method", others={"other.py": "import torch\n" + BATCH})
     assert result.after.decode().endswith(after)
 
 
-def test_a_class_that_can_come_here_does() -> None:
+def test_a_class_of_the_same_program_counts() -> None:
     others = {"batch.py": "import torch\n" + BATCH, "main.py": "import torch\nimport batch\nimport script\n"}
     check_says("cuda_method", HEAD + "def move(thing):\n    return thing.cuda()\n", "manual", "Batch", others=others)
 
 
-def test_looking_it_up_by_name_is_reported() -> None:
+def test_a_look_up_of_the_method_by_name_is_reported() -> None:
     check_says("cuda_method", HEAD + "if hasattr(x, 'cuda'):\n    pass\n", "manual", "by its name")
 
 
-def test_whose_method_is_not_shown_needs_manual_review() -> None:
+def test_a_method_of_an_unknown_object_needs_manual_review() -> None:
     source = "import torch\nclass Batch:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n"
     check_says("cuda_method", source, "manual", "if this moves", to="any")

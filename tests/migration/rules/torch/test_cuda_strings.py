@@ -40,5 +40,5 @@ def test_text_and_unknown_names_are_left_alone(line: str) -> None:
         ("m = importlib.import_module('torch.cuda')", "m = importlib.import_module('torch.npu')"),
     ],
 )
-def test_a_name_for_python_is_changed(before: str, after: str) -> None:
+def test_a_string_used_as_a_name_is_changed(before: str, after: str) -> None:
     check_rewrite(RULE, f"{HEAD}{before}\n", f"{DONE}{after}\n")

@@ -38,13 +38,13 @@ def test_nothing_is_reported_without_cause(text: str) -> None:
 EVERYWHERE = ("npu", "mlu", "any")
 
 
-def test_a_name_that_another_rule_speaks_of_is_named_once() -> None:
+def test_a_name_of_another_rule_is_reported_once() -> None:
     text = "import torch\ntorch.cuda.nvtx.range_push('a')\ntorch.cuda.DoubleTensor(3)\ng = torch.cuda.CUDAGraph()\n"
     manual = [(f.line, f.rule) for f in migrate_source(text).findings if f.status == "manual"]
     assert manual == [(2, "torch.nvtx"), (3, "torch.double"), (4, "torch.cuda_graphs")]
 
 
-def test_every_finding_has_chinese_words() -> None:
+def test_every_finding_has_a_chinese_message() -> None:
     text = (
         "import torch\ntorch.cuda.jiterator\ntorch.cuda.get_device_capability()\ntorch.cuda.nvtx.mark('a')\n"
         "torch.cuda.DoubleTensor(1)\ntorch.compile(f)\ntorch.jit.script(f)\ntorch.channels_last\ntorch.version.cuda\n"

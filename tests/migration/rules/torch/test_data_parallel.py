@@ -20,7 +20,7 @@ def test_what_is_no_data_parallel_is_left_alone(source: str, unwrapping: str) ->
     check_noop("data_parallel", source, data_parallel=unwrapping)
 
 
-def test_by_default_nothing_is_changed_and_the_recipe_is_given() -> None:
+def test_by_default_data_parallel_stays_and_the_steps_are_listed() -> None:
     source = HEAD + "net = nn.Linear(1, 1)\nnet = nn.DataParallel(net, device_ids=[0, 1])\n"
     result = check_says("data_parallel", source, "manual", 'init_process_group("hccl")')
     assert "DistributedDataParallel(net, device_ids=[LOCAL_RANK])" in result.findings[0].message
@@ -28,7 +28,7 @@ def test_by_default_nothing_is_changed_and_the_recipe_is_given() -> None:
     check_says("data_parallel", source, "manual", 'init_process_group("cncl")', to="mlu")
 
 
-def test_a_branch_that_only_wrapped_keeps_its_shape() -> None:
+def test_a_branch_that_only_wraps_keeps_a_pass() -> None:
     check_rewrite(
         "data_parallel",
         HEAD + "if torch.cuda.device_count() > 1:\n    net = nn.DataParallel(net)  # all cards\nnet.cuda()\n",
@@ -37,7 +37,7 @@ def test_a_branch_that_only_wrapped_keeps_its_shape() -> None:
     )
 
 
-def test_a_class_of_the_user_and_the_function_are_named() -> None:
+def test_a_derived_class_and_the_function_are_reported() -> None:
     check_says("data_parallel", HEAD + "class Mine(nn.DataParallel): pass\n", "manual", "Mine derives")
     check_says("data_parallel", HEAD + "y = nn.parallel.data_parallel(net, x)\n", "manual", "torchrun")
 
@@ -59,7 +59,7 @@ net.module.save()
     assert any("no .module any more" in finding.message for finding in result.findings)
 
 
-def test_taking_off_a_prefix_that_does_not_exist_any_more_is_named() -> None:
+def test_removal_of_the_module_prefix_is_reported() -> None:
     source = HEAD + (
         "net = nn.DataParallel(make())\ntorch.save(net.state_dict(), 'n.pt')\n"
         "net.load_state_dict({k[7:]: v for k, v in torch.load('n.pt').items()})\n"
@@ -75,7 +75,7 @@ def test_taking_off_a_prefix_that_does_not_exist_any_more_is_named() -> None:
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 @pytest.mark.parametrize("name", ["replicate", "scatter", "gather", "parallel_apply"])
-def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
+def test_the_parts_of_data_parallel_need_review(name: str, to: str) -> None:
     source = f"import torch\nfrom torch.nn.parallel import {name}\nparts = {name}(net, devices)\n"
     result = migrate_source(source, to=to)
     assert [(finding.status, name in finding.message) for finding in result.findings] == [("manual", True)]
@@ -91,7 +91,7 @@ def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
         "def unwrap(net: torch.nn.DataParallel): return net",
     ],
 )
-def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
+def test_a_test_for_data_parallel_is_no_place_of_the_ledger(line: str, to: str) -> None:
     assert migrate_source(f"import torch\n{line}\n", to=to).places == ()
 
 

@@ -20,13 +20,13 @@ def test_a_script_without_data_parallel_is_left_alone() -> None:
     )
 
 
-def test_the_mlu_has_its_own_words() -> None:
+def test_the_mlu_gets_its_own_names() -> None:
     after, _ = ddp(to="mlu")
     assert "model.mlu(), device_ids=[local_rank]" in after
     assert 'torch.mlu.set_device(local_rank)\n    dist.init_process_group("cncl")' in after
 
 
-def test_a_module_level_script_with_explicit_cards() -> None:
+def test_a_script_without_main_and_with_card_numbers_is_rewritten() -> None:
     after, _ = ddp(
         """\
         import os
@@ -90,7 +90,7 @@ FAKE = """\
 
 
 @pytest.mark.slow
-def test_two_ranks_train_as_one_does_and_one_of_them_saves(tmp_path: Path) -> None:
+def test_two_ranks_train_like_one_and_only_one_saves(tmp_path: Path) -> None:
     """The migrated text is run as it is; a stand-in gives it a card that is the CPU, and gloo for HCCL."""
     torch = pytest.importorskip("torch")
     (tmp_path / "torch_npu.py").write_text(dedent(FAKE))

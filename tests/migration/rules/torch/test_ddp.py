@@ -21,7 +21,7 @@ DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
         "on = torch.cuda.is_available()\nif on and many:\n    model = DDP(model, device_ids=[gpu])",
     ],
 )
-def test_a_wrapper_that_is_right_without_a_card_stays(lines: str) -> None:
+def test_a_wrapper_without_devices_or_under_a_test_stays(lines: str) -> None:
     check_noop("ddp", f"import torch\n{DDP}{lines}\n", to="any")
 
 
@@ -39,15 +39,15 @@ def test_a_wrapper_that_is_right_without_a_card_stays(lines: str) -> None:
         ),
     ],
 )
-def test_without_a_card_it_gets_no_device(before: str, after: str) -> None:
+def test_device_arguments_are_none_without_a_card(before: str, after: str) -> None:
     check_rewrite("ddp", f"import torch\n{DDP}{before}\n", f"import torch\n{DDP}{HELPER}{after}\n", to="any")
 
 
-def test_what_is_set_needs_no_advice() -> None:
+def test_settings_that_the_script_has_get_no_advice() -> None:
     check_noop("ddp", HEAD + "m = DDP(net, broadcast_buffers=False, bucket_cap_mb=100)\nn = DDP(net, **more)\n")
 
 
-def test_buffers_on_both_and_buckets_on_the_npu() -> None:
+def test_both_cards_get_advice_on_buffers_and_the_npu_on_buckets() -> None:
     source = HEAD + "m = DDP(net, device_ids=[0])\n"
     check_says("ddp", source, "advice", "broadcast_buffers=False")
     check_says("ddp", source, "advice", "bucket_cap_mb=500")

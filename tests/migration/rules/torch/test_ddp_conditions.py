@@ -29,14 +29,14 @@ from migration.rules.torch.data_parallel_script import LOOP, SCRIPT
         ("class Net(nn.Module)", "class Mine(nn.DataParallel): pass\nclass Net(nn.Module)", "Mine derives"),
     ],
 )
-def test_if_one_step_cannot_be_done_none_is_and_the_condition_is_named(old: str, new: str, reason: str) -> None:
+def test_if_a_condition_fails_nothing_is_edited_and_it_is_reported(old: str, new: str, reason: str) -> None:
     source = dedent(SCRIPT).replace(old, new)
     result = check_says("data_parallel_ddp", source, "manual", reason, data_parallel="ddp")
     assert ("init_process_group('hccl')" in result.findings[0].message) == ("path already" not in reason)
     assert len(result.findings) == 1
 
 
-def test_a_notebook_and_a_file_that_others_import_are_left() -> None:
+def test_a_notebook_and_an_imported_file_are_refused() -> None:
     result = migrate_source(dedent(SCRIPT), "data_parallel_ddp", path="train.ipynb", data_parallel="ddp")
     assert not result.changed
     assert "notebook" in result.findings[0].message
@@ -47,7 +47,7 @@ def test_a_notebook_and_a_file_that_others_import_are_left() -> None:
 
 
 @pytest.mark.parametrize(("batch", "cards"), [("1", "[0, 1]"), ("20", "[0, 1, 2]")])
-def test_a_batch_that_cannot_be_shared_out_is_refused(batch: str, cards: str) -> None:
+def test_a_batch_that_cannot_be_divided_among_ranks_is_refused(batch: str, cards: str) -> None:
     text = LOOP.replace("DECISION", "pass").replace("batch_size=20", f"batch_size={batch}")
     text = text.replace(".cuda())", f".cuda(), device_ids={cards})")
     result = migrate_source(text, "torch.data_parallel_ddp", data_parallel="ddp")
@@ -55,7 +55,7 @@ def test_a_batch_that_cannot_be_shared_out_is_refused(batch: str, cards: str) ->
     assert "cannot be divided" in result.findings[0].message
 
 
-def test_files_that_every_rank_writes_are_named() -> None:
+def test_files_that_every_rank_writes_are_reported() -> None:
     text = LOOP.replace("DECISION", "open('log.txt', 'a').write('x')\n        open('names.txt').read()")
     result = migrate_source(text, "torch.data_parallel_ddp", data_parallel="ddp")
     output = [finding.message for finding in result.findings if finding.status == "manual"]

@@ -8,12 +8,12 @@ from migration.checking import migrate_source
 from migration.rules.torch.data_parallel_script import LOOP, SCRIPT, ddp
 
 
-def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
+def test_a_condition_around_the_wrapper_gets_advice() -> None:
     wrap = "model = nn.DataParallel(model, device_ids=[0, 1])"
     _, output = ddp(SCRIPT.replace(wrap, f"if args.parallel:\n            {wrap}"))
     assert any("depends on args.parallel" in message for _, message in output)
     _, output = ddp(SCRIPT.replace(wrap, f"if torch.cuda.device_count() > 1:\n            {wrap}"))
-    assert not any("only if" in message for _, message in output)
+    assert not any("depends on" in message for _, message in output)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
         "for group in opt.param_groups:\n            group['lr'] = 0.1 if total > 1 else 0.01",
     ],
 )
-def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
+def test_a_branch_on_a_value_of_one_rank_is_refused(decision: str) -> None:
     result = migrate_source(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
     assert [finding.status for finding in result.findings] == ["manual"]
@@ -46,5 +46,5 @@ def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
         "if epoch > 3:\n            break",
     ],
 )
-def test_what_is_told_or_alike_on_every_rank_decides_nothing(decision: str) -> None:
+def test_printed_values_and_values_equal_on_all_ranks_are_no_divergence(decision: str) -> None:
     assert migrate_source(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp").changed

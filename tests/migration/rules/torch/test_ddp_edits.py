@@ -8,7 +8,7 @@ from migration.checking import migrate_source
 from migration.rules.torch.data_parallel_script import SCRIPT, ddp
 
 
-def test_loader_epoch_saving_device_and_entry() -> None:
+def test_loader_epochs_saving_device_and_start_are_edited() -> None:
     after, output = ddp()
     for line in (
         "    train = DataLoader(data, batch_size=batch // dist.get_world_size(), sampler=DistributedSampler(data))\n",
@@ -25,7 +25,7 @@ def test_loader_epoch_saving_device_and_entry() -> None:
     assert not [finding for finding in output if finding[0] == "manual"]
 
 
-def test_what_uses_the_card_before_the_main_guard_starts_the_ranks_there() -> None:
+def test_the_process_group_starts_before_the_first_use_of_a_card() -> None:
     after, _ = ddp(SCRIPT.replace("def main(args):", "mean = torch.zeros(1).cuda()\n\n    def main(args):"))
     assert 'dist.init_process_group("hccl")\nmean = torch.zeros(1).cuda()\n' in after
     assert after.endswith("    main(parser.parse_args())\n    dist.destroy_process_group()\n")

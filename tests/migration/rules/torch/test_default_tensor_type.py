@@ -24,13 +24,13 @@ def test_a_default_type_of_the_cpu_is_left_alone(given: str) -> None:
     ],
 )
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
-def test_a_default_type_of_cudas_needs_manual_review(given: str, to: str) -> None:
+def test_a_default_type_of_cuda_needs_manual_review(given: str, to: str) -> None:
     text = f"{HEAD}torch.set_default_tensor_type({given})\n"
     check_says("torch.default_tensor_type", text, "manual", "torch.set_default_dtype(torch.float16)", to=to)
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
-def test_a_default_type_of_cudas_is_left_by_all_rules(to: str) -> None:
+def test_no_rule_edits_a_default_type_of_cuda(to: str) -> None:
     text = f"{HEAD}torch.set_default_tensor_type('torch.cuda.HalfTensor')\n"
     text += "torch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
     result = migrate_source(text, to=to)
@@ -38,6 +38,6 @@ def test_a_default_type_of_cudas_is_left_by_all_rules(to: str) -> None:
     assert [finding.risk for finding in result.findings] == ["high", "high"]
 
 
-def test_a_default_type_that_has_a_name_is_reported_too() -> None:
+def test_a_default_type_in_a_variable_is_reported_too() -> None:
     text = f"{HEAD}kind = torch.cuda.HalfTensor\ntorch.set_default_tensor_type(kind)\n"
     check_says("torch.default_tensor_type", text, "manual", "torch.set_default_dtype(torch.float16)")

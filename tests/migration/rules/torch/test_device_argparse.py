@@ -20,7 +20,7 @@ HEAD += "parser = argparse.ArgumentParser()\n"
         "flags.DEFINE_string('device', 'cpu', 'cuda')\n",
     ],
 )
-def test_what_offers_no_cuda_device_stays(source: str) -> None:
+def test_options_without_a_cuda_device_stay(source: str) -> None:
     check_noop("device_argparse", HEAD + source)
 
 
@@ -54,7 +54,7 @@ def test_what_offers_no_cuda_device_stays(source: str) -> None:
         ),
     ],
 )
-def test_default_and_choices_follow(before: str, after: str) -> None:
+def test_default_and_choices_are_edited(before: str, after: str) -> None:
     check_rewrite("device_argparse", HEAD + before + "\n", HEAD + after + "\n")
 
 
@@ -66,7 +66,7 @@ def test_default_and_choices_follow(before: str, after: str) -> None:
         "parser.add_argument('--device', choices=['cuda', 'npu', 'mlu'])\n",
     ],
 )
-def test_what_offers_no_cuda_device_stays_for_any_card(source: str) -> None:
+def test_options_without_a_cuda_device_stay_for_any_card(source: str) -> None:
     check_noop("device_argparse", HEAD.replace("import torch_npu\n", "") + source, to="any")
 
 

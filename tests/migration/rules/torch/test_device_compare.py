@@ -21,11 +21,11 @@ HELPER = "from accelerator_device import accelerator\n"
         "print(device == other, 'cuda')\n",
     ],
 )
-def test_what_does_not_ask_for_cuda_stays(source: str) -> None:
+def test_comparisons_without_cuda_stay(source: str) -> None:
     check_noop("device_compare", HEAD + source)
 
 
-def test_what_is_not_shown_to_be_a_device_is_reported() -> None:
+def test_a_comparison_with_something_that_may_be_no_device_is_reported() -> None:
     check_says("device_compare", HEAD + "if args.kernel == 'cuda':\n    pass\n", "manual", "may be no device")
 
 
@@ -49,18 +49,18 @@ def test_what_is_not_shown_to_be_a_device_is_reported() -> None:
         "device == 'cuda' or device.type == 'cuda'",
     ],
 )
-def test_a_device_is_compared_with_the_accelerator(test: str) -> None:
+def test_a_device_is_compared_with_the_card(test: str) -> None:
     source = f"if {test}:\n    pass\n"
     after = source.replace("'cuda'", "'npu'").replace("'cuda:", "'npu:")
     check_rewrite("device_compare", HEAD + source, HEAD + after)
 
 
-def test_a_name_that_holds_a_device_is_one() -> None:
+def test_a_variable_that_holds_a_device_counts_as_one() -> None:
     source = HEAD + "where = pick()\nx.to(where)\nif where == 'cuda':\n    pass\n"
     check_rewrite("device_compare", source, source.replace("'cuda'", "'npu'"))
 
 
-def test_match_follows() -> None:
+def test_cases_over_a_device_are_edited() -> None:
     source = HEAD + "match device.type:\n    case 'cuda' | 'mps':\n        pass\n    case _:\n        print('cuda')\n"
     check_rewrite("device_compare", source, source.replace("case 'cuda'", "case 'npu'"))
 
@@ -112,7 +112,7 @@ def test_a_comparison_with_something_else_stays_for_any_card(line: str) -> None:
         ("a = device.type in ('cuda', 'mps')", "a = device.type in (*accelerator.TYPES, 'mps')"),
     ],
 )
-def test_a_comparison_with_cuda_is_one_with_any_card(before: str, after: str) -> None:
+def test_a_comparison_with_cuda_becomes_one_with_any_card(before: str, after: str) -> None:
     check_rewrite("device_compare", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
 
 

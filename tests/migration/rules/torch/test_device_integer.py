@@ -31,7 +31,7 @@ PARSER = "p = argparse.ArgumentParser()\np.add_argument('--gpu', {})\nargs = p.p
     ],
 )
 @pytest.mark.parametrize("to", ["npu", "mlu"])
-def test_what_is_no_number_asks_for_nothing(source: str, to: str) -> None:
+def test_what_is_no_number_requests_no_import(source: str, to: str) -> None:
     check_noop("device_integer", HEAD + source, to=to)
 
 
@@ -90,5 +90,5 @@ def test_a_file_beside_one_that_imports_the_plug_in_needs_no_import() -> None:
         ),
     ],
 )
-def test_a_number_gets_its_card(before: str, after: str) -> None:
+def test_a_number_becomes_a_device_of_the_available_card(before: str, after: str) -> None:
     check_rewrite("device_integer", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")

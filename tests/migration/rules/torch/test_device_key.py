@@ -22,7 +22,7 @@ TABLE = "table = {'cuda': 'nccl', 'cpu': 'gloo'}\n"
         "def f(table, device):\n    return table[device.type]\n",
     ],
 )
-def test_other_tables_and_other_keys_are_not_told(text: str) -> None:
+def test_other_dicts_and_other_keys_are_not_reported(text: str) -> None:
     check_noop("torch.device_key", HEAD + text)
 
 
@@ -37,6 +37,6 @@ def test_other_tables_and_other_keys_are_not_told(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize(("to", "word"), [("npu", "'npu'"), ("mlu", "'mlu'"), ("any", "'npu' and 'mlu'")])
-def test_a_key_for_the_accelerator_is_requested(line: str, to: str, word: str) -> None:
+def test_a_missing_key_for_the_card_is_reported(line: str, to: str, word: str) -> None:
     text = f"{HEAD}{TABLE}where = torch.device(name)\ny = {line}\n"
     check_says("torch.device_key", text, "manual", word, to=to)

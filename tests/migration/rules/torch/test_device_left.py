@@ -16,15 +16,15 @@ RULE = "torch.device_left"
         "KINDS = ('cuda', 'cpu')",
     ],
 )
-def test_a_text_that_nothing_explains_is_named_once(text: str, to: str) -> None:
+def test_an_unexplained_device_text_is_reported_once(text: str, to: str) -> None:
     result = check_says(RULE, f"import torch\n{text}\n", "manual", "looks like a device", to=to)
     assert len(result.findings) == 1
 
 
-def test_a_method_that_is_chosen_is_named() -> None:
+def test_a_method_chosen_by_a_condition_is_reported() -> None:
     check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "one of these methods is .cuda")
 
 
-def test_what_another_rule_has_named_is_not_named_again() -> None:
+def test_what_another_rule_has_reported_is_not_reported_again() -> None:
     found = migrate_source("import torch\nwhere = 'cuda'\n").findings
     assert [finding.rule for finding in found] == ["torch.device_string"]

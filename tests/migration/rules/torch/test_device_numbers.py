@@ -11,7 +11,7 @@ from migration.checking import check_noop, check_says
     "line",
     ["x.to(torch.float16)", "x.to(other)", "x.to(device)", "torch.zeros(3, device=device)", "Foo().to(0)"],
 )
-def test_what_is_no_number_stays(line: str) -> None:
+def test_what_is_no_device_number_stays(line: str) -> None:
     source = f"import torch\nclass Foo:\n    def to(self, n):\n        return self\n{line}\n"
     check_noop("device_integer", source, to="any")
 

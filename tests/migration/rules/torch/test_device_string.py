@@ -45,7 +45,7 @@ def test_a_project_of_tensorflow_is_not_touched() -> None:
 @pytest.mark.parametrize(
     "source", ["kernel = 'cuda'\n", "options = {'device': 'cuda'}\n", "def f(kernel='cuda'):\n    pass\n"]
 )
-def test_what_is_not_seen_to_be_used_is_left_and_reported(source: str) -> None:
+def test_a_string_without_a_known_use_stays_and_is_reported(source: str) -> None:
     check_says("device_string", HEAD + source, "manual", "not found to be used as a device")
 
 
@@ -121,7 +121,7 @@ def test_what_is_not_seen_to_be_used_is_left_and_reported(source: str) -> None:
         "load_model(device_map={'': 'cuda:0', 'head': 'cpu'})",
     ],
 )
-def test_a_device_is_the_accelerators(line: str) -> None:
+def test_a_device_becomes_the_cards(line: str) -> None:
     after = line.replace("'cuda'", "'npu'").replace("cuda:", "npu:").replace("'npu': True", "'cuda': True")
     check_rewrite("device_string", HEAD + line + "\n", HEAD + after + "\n")
 
@@ -131,18 +131,18 @@ def test_a_table_of_other_things_is_not_taken_for_devices() -> None:
     check_noop("device_string", HEAD + "names = ('cuda', 'model.pt')\nx.load(names[1])\n")
 
 
-def test_the_rest_of_a_mixed_table_is_named() -> None:
+def test_other_entries_of_a_table_with_devices_are_reported() -> None:
     source = HEAD + "places = {'encoder': 'cuda:0', 'decoder': 'cuda:1', 'title': 'x'}\nx.to(places['encoder'])\n"
     result = check_rewrite("device_string", source, source.replace("cuda:0", "npu:0"))
     assert [finding.status for finding in result.findings if "'cuda:1'" in finding.message] == ["manual"]
 
 
-def test_mlu_has_its_own_word() -> None:
+def test_the_mlu_has_its_own_device_name() -> None:
     head = "import torch\nimport torch_mlu\n"
     check_rewrite("device_string", head + "x.to('cuda:0')\n", head + "x.to('mlu:0')\n", to="mlu")
 
 
-def test_a_function_of_a_neighbour_tells_what_its_parameter_is() -> None:
+def test_a_parameter_of_another_files_function_shows_a_device() -> None:
     head = HEAD + "from lib import run\n"
     others = {"lib.py": "import torch\ndef run(model, device):\n    return model.to(device)\n"}
     check_rewrite("device_string", head + "run(1, 'cuda')\n", head + "run(1, 'npu')\n", others=others)
@@ -155,7 +155,7 @@ def test_a_file_of_settings_without_torch_follows_its_project() -> None:
     assert result.after.decode() == "DEVICE = 'npu'\n"
 
 
-def test_a_string_written_in_pieces_needs_manual_review() -> None:
+def test_a_string_of_several_literals_needs_manual_review() -> None:
     check_says("device_string", HEAD + "print('cuda')\nx.to('cu' 'da')\n", "manual", "cannot be edited")
 
 
@@ -164,7 +164,7 @@ def test_a_device_within_an_f_string_needs_manual_review() -> None:
 
 
 @pytest.mark.parametrize(("to", "expected"), [("npu", "torch.device(f'npu')"), ("any", "accelerator.device()")])
-def test_an_f_string_with_nothing_put_in_is_a_device(to: str, expected: str) -> None:
+def test_an_f_string_without_fields_is_a_device(to: str, expected: str) -> None:
     assert expected in migrate_source("import torch\nd = torch.device(f'cuda')\n", to=to).after.decode()
 
 
@@ -177,7 +177,7 @@ DEVICES_ELSEWHERE = {
 
 @pytest.mark.parametrize(("to", "text"), [("npu", "'npu'"), ("mlu", "'mlu'"), ("any", "accelerator.name()")])
 @pytest.mark.parametrize("kind", DEVICES_ELSEWHERE)
-def test_a_device_that_is_handed_on_is_the_cards(kind: str, to: str, text: str) -> None:
+def test_a_device_that_is_passed_on_becomes_the_cards(kind: str, to: str, text: str) -> None:
     source = "import torch\n" + DEVICES_ELSEWHERE[kind]
     assert source.format(text).splitlines()[-1] in migrate_source(source.format("'cuda'"), to=to).after.decode()
 
@@ -212,7 +212,7 @@ def test_a_literal_annotation_names_every_card() -> None:
         "import xgboost\nxgboost.XGBClassifier(device='cuda')",
     ],
 )
-def test_a_word_that_is_no_device_stays(line: str) -> None:
+def test_a_string_that_is_no_device_stays(line: str) -> None:
     check_noop("device_string", f"import os\nimport torch\n{line}\n", to="any")
 
 
@@ -234,21 +234,21 @@ def test_a_word_that_is_no_device_stays(line: str) -> None:
         ("def f(device='cuda'):\n    pass", "def f(device=accelerator.name()):\n    pass"),
     ],
 )
-def test_a_text_stays_a_text_and_a_device_a_device(before: str, after: str) -> None:
+def test_a_text_becomes_a_text_and_a_device_a_device(before: str, after: str) -> None:
     check_rewrite("device_string", f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
 
 
-def test_a_value_that_is_not_seen_to_be_a_device_is_named() -> None:
+def test_a_value_that_may_be_no_device_is_reported() -> None:
     source = "import torch\nsettings = {'device': 'cuda:0', 'lr': 1}\n"
     check_says("device_string", source, "manual", "accelerator.name(0)", to="any")
 
 
-def test_a_text_that_is_put_together_otherwise_needs_manual_review() -> None:
+def test_a_text_composed_in_another_way_needs_manual_review() -> None:
     source = "import torch\nx.to(f'cuda:{i}{j}')\n"
     check_says("device_string", source, "manual", "accelerator.name(NUMBER)", to="any")
 
 
-def test_both_halves_of_a_choice_go_together() -> None:
+def test_both_branches_are_replaced() -> None:
     source = "import torch\ndevice = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
     after = migrate_source(source, "", to="any").after.decode()
     assert "torch.device(accelerator.name(0) if accelerator.is_available() else 'cpu')" in after

@@ -24,7 +24,7 @@ RULE = "torch.device_left"
         "x = name == 'cuda'",
     ],
 )
-def test_keys_messages_and_other_libraries_are_not_named(text: str, to: str) -> None:
+def test_keys_messages_and_other_libraries_are_not_reported(text: str, to: str) -> None:
     check_noop(RULE, f"import torch\n{text}\n", to=to)
 
 

@@ -41,7 +41,7 @@ def risks(text: str, **options: object) -> list[tuple[int, str]]:
         DATASET,
     ],
 )
-def test_what_is_on_the_cpu_is_not_told(text: str) -> None:
+def test_double_precision_on_the_cpu_is_not_reported(text: str) -> None:
     check_noop("torch.double", HEAD + text)
 
 
@@ -58,23 +58,23 @@ def test_what_is_on_the_cpu_is_not_told(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
-def test_what_is_seen_to_be_on_the_card_is_reported_once(text: str, to: str) -> None:
+def test_double_precision_on_the_card_is_reported_once(text: str, to: str) -> None:
     assert risks(text, to=to) == [(1, "medium")]
 
 
 @pytest.mark.parametrize(
     "line", ["x = x.double()", "y = x.softmax(1).to(torch.double) * 2", "y = torch.bincount(x).reshape(2, 2).double()"]
 )
-def test_what_nobody_knows_the_place_of_is_reported_at_a_low_risk(line: str) -> None:
+def test_a_tensor_at_an_unknown_location_is_reported_at_low_risk(line: str) -> None:
     assert risks(f"def f(x):\n    {line}\n    return x\n") == [(2, "low")]
 
 
-def test_a_name_is_followed_to_where_it_was_moved() -> None:
+def test_a_variable_is_followed_to_its_move() -> None:
     text = "def f(x, device):\n    x = x.to(device)\n    return x.double()\n"
     assert risks(text) == [(3, "medium")]
 
 
-def test_an_attribute_is_followed_to_where_it_was_made() -> None:
+def test_an_attribute_is_followed_to_its_assignment() -> None:
     text = (
         "class Sums:\n    def __init__(self, device):\n        self.total = torch.zeros(3, device=device)\n"
         "    def mean(self):\n        return self.total.double()\n"
@@ -96,7 +96,7 @@ def test_an_attribute_is_followed_to_where_it_was_made() -> None:
     ],
 )
 @pytest.mark.parametrize("to", EVERYWHERE)
-def test_double_precision_on_the_card_is_named(written: str, to: str) -> None:
+def test_every_double_tensor_on_the_card_is_reported(written: str, to: str) -> None:
     assert list_findings(f"import torch\ny = {written}\n", "double", to=to) == [(2, "manual")]
 
 

@@ -46,7 +46,7 @@ def test_what_is_no_variable_stays(source: str) -> None:
         "subprocess.run('{}=0 python a.py', shell=True)",
     ],
 )
-def test_the_variable_is_the_accelerators(line: str) -> None:
+def test_the_variable_becomes_the_cards(line: str) -> None:
     check_rewrite("visible_devices", HEAD + line.format(OLD) + "\n", HEAD + line.format(NEW) + "\n")
     after = HEAD + line.format("MLU_VISIBLE_DEVICES") + "\n"
     check_rewrite("visible_devices", HEAD + line.format(OLD) + "\n", after, to="mlu")

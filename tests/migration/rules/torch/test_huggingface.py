@@ -19,7 +19,7 @@ HEAD = "from transformers import AutoModel, TrainingArguments\n"
         "train(tf32=True)\n",
     ],
 )
-def test_what_the_card_has_is_left_alone(source: str) -> None:
+def test_options_that_the_card_supports_are_left_alone(source: str) -> None:
     check_noop("huggingface", HEAD + source)
 
 
@@ -53,5 +53,5 @@ def test_flash_attention_needs_review_where_the_library_has_none_for_the_card() 
         "import deepspeed\ndeepspeed.init_distributed(dist_backend='nccl')\n",
     ],
 )
-def test_a_backend_that_a_library_hands_on_is_changed(call: str, to: str, backend: str) -> None:
+def test_a_backend_that_a_library_passes_on_is_replaced(call: str, to: str, backend: str) -> None:
     assert f"backend={backend})" in migrate_source("import torch\n" + call, to=to).after.decode()

@@ -62,11 +62,11 @@ def test_the_statement_is_rewritten(before: str, after: str) -> None:
         ("from torch.cuda.nvtx import range_push", "from torch_mlu.mlu.cnpx import range_push"),
     ],
 )
-def test_what_has_another_name_on_the_mlu_keeps_its_own_in_the_body(before: str, after: str) -> None:
+def test_a_name_that_differs_on_the_mlu_keeps_its_local_name(before: str, after: str) -> None:
     check_rewrite(RULE, before + "\n", after + "\n", to="mlu")
 
 
-def test_the_body_knows_its_names_as_before() -> None:
+def test_moved_imports_keep_their_local_names() -> None:
     before = "import torch\ndef go():\n    from torch import cuda\n    return cuda.memory_allocated()\n"
     after = before.replace("from torch import cuda", "from torch_npu import npu as cuda")
     assert migrate_source(before).after.decode() == after

@@ -10,7 +10,7 @@ HEAD = "import torch\nimport torch_npu\nimport torch.nn.functional as F\n"
 STEP = HEAD + "def step(model, x, y, device):\n    y = y.{}\n    {}return F.cross_entropy(model(x), y)\n"
 
 
-def test_it_is_advice_unless_requested() -> None:
+def test_the_cast_is_only_advised_unless_requested() -> None:
     check_says("int32_targets", STEP.format("npu()", ""), "advice", "--int32-targets")
 
 
@@ -49,7 +49,7 @@ def test_a_criterion_is_known_through_parameters_and_moves() -> None:
         + "class Seen:\n    def update(self, a, b):\n        self.n[b] += 1\nseen = Seen()\n",
     ],
 )
-def test_what_is_no_class_number_or_an_index_stays(source: str) -> None:
+def test_other_tensors_and_targets_used_as_an_index_stay(source: str) -> None:
     check_noop("int32_targets", source, int32_targets=True)
 
 

@@ -35,24 +35,24 @@ def test_what_may_be_a_field_or_a_tensors_is_unresolved() -> None:
     check_says(RULE, source, "unresolved", "is_npu", others=FIELD)
 
 
-def test_a_field_of_another_program_is_nobodys_business() -> None:
+def test_a_field_of_another_program_does_not_count() -> None:
     before = "import torch\nimport torch_npu\ndef f(x):\n    return x.is_cuda\n"
     check_rewrite(RULE, before, before.replace("is_cuda", "is_npu"), others=FIELD)
 
 
 @pytest.mark.parametrize("receiver", ["x", "next(model.parameters())", "self.weight", "batch['image']"])
-def test_a_tensor_is_requested_the_card(receiver: str) -> None:
+def test_is_cuda_of_a_tensor_becomes_the_cards_attribute(receiver: str) -> None:
     before = f"import torch\nif {receiver}.is_cuda and y == 1: pass\n"
     check_rewrite(RULE, before, f"import torch\nimport torch_npu\nif {receiver}.is_npu and y == 1: pass\n")
 
 
-def test_a_variable_or_parameter_of_that_name_is_no_field() -> None:
+def test_a_variable_or_parameter_called_is_cuda_is_no_field() -> None:
     before = "import torch\nis_cuda = x.is_cuda\ndef f(y, is_cuda=False):\n    return y.is_cuda\nf(x, is_cuda=True)\n"
     after = before.replace(".is_cuda", ".is_npu").replace("torch\n", "torch\nimport torch_npu\n", 1)
     check_rewrite(RULE, before, after)
 
 
-def test_within_an_f_string() -> None:
+def test_is_cuda_in_an_f_string_is_replaced() -> None:
     check_rewrite(
         RULE,
         "import torch\nprint(f'{x.is_cuda}')\n",
@@ -72,7 +72,7 @@ def test_within_an_f_string() -> None:
         ),
     ],
 )
-def test_any_card_is_compared_by_the_type_of_its_device(before: str, after: str) -> None:
+def test_for_any_card_the_type_of_the_device_is_compared(before: str, after: str) -> None:
     helper = "from accelerator_device import accelerator\n"
     check_rewrite(RULE, f"import torch\n{before}\n", f"import torch\n{helper}{after}\n", to="any")
 
@@ -83,7 +83,7 @@ def test_a_field_is_left_alone_for_any_card() -> None:
     )
 
 
-def test_within_an_f_string_for_any_card() -> None:
+def test_is_cuda_in_an_f_string_is_replaced_for_any_card() -> None:
     after = "import torch\nfrom accelerator_device import accelerator\n"
     after += "print(f'{(x.device.type in accelerator.TYPES)}')\n"
     check_rewrite(RULE, "import torch\nprint(f'{x.is_cuda}')\n", after, to="any")

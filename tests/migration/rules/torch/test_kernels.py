@@ -7,19 +7,19 @@ from migration.checking import check_noop, check_says
 HEAD = "from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension, load, load_inline\n"
 
 
-def test_a_function_of_that_name_is_not_pytorchs() -> None:
+def test_a_function_of_the_project_with_that_name_is_left_alone() -> None:
     check_noop("kernels", "import torch\nfrom json import load\nload(open('kernel.cu'))\n")
     check_noop("kernels", HEAD + "build = BuildExtension\n")
 
 
-def test_what_nvcc_compiles_needs_manual_review() -> None:
+def test_code_that_nvcc_compiles_needs_manual_review() -> None:
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp', 'op.cu'])\n", "manual", "Ascend C")
     check_says("kernels", HEAD + "e = CUDAExtension('op', ['op.cpp'])\n", "manual", "BANG C", to="mlu")
     check_says("kernels", HEAD + "e = load(name='op', sources=['a.cpp', 'b.cu'])\n", "manual", "b.cu")
     check_says("kernels", HEAD + "e = load_inline('op', '', cuda_sources=text)\n", "manual", "on CUDA only", to="any")
 
 
-def test_cpp_alone_is_built_again() -> None:
+def test_a_pure_cpp_extension_gets_advice() -> None:
     check_says("kernels", HEAD + "e = CppExtension('op', ['op.cpp'])\n", "advice", "build it on the target")
     check_says("kernels", HEAD + "e = load('op', ['op.cpp'])\n", "advice", "build it on the target")
 
@@ -42,7 +42,7 @@ def test_a_module_that_may_be_missing_and_a_function_are_left_alone(text: str) -
     check_noop("kernels", f"import torch\n{text}")
 
 
-def test_a_module_of_the_project_is_no_compiled_one() -> None:
+def test_a_python_module_of_the_project_is_not_reported() -> None:
     others = {"ops/roi_cuda.py": "import torch\n"}
     check_noop("kernels", "import torch\nfrom ops.roi_cuda import align\n", others=others)
 

@@ -46,12 +46,12 @@ def test_a_trainer_that_needs_no_cuda_is_left_alone(source: str) -> None:
         "pl.Trainer.from_argparse_args(args)",
     ],
 )
-def test_a_trainer_on_cuda_or_on_what_it_finds_needs_review(imported: str, call: str, to: str) -> None:
+def test_a_trainer_on_cuda_or_auto_needs_review(imported: str, call: str, to: str) -> None:
     check_says("lightning", f"{imported}\n{call}\n", "manual", "Lightning has no accelerator", to=to)
 
 
 @pytest.mark.parametrize("call", ["Fabric('cuda', 2)", "Fabric(accelerator='cuda')", "Fabric()"])
-def test_fabric_is_asked_too(call: str) -> None:
+def test_fabric_needs_review_too(call: str) -> None:
     check_says("lightning", f"from lightning.fabric import Fabric\nfabric = {call}\n", "manual", "Accelerator")
 
 

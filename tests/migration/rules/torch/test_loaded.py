@@ -18,7 +18,7 @@ LOOKED_AT = {
 
 
 @pytest.mark.parametrize("kind", LOOKED_AT)
-def test_a_file_that_is_only_looked_at_is_read_on_the_host(kind: str) -> None:
+def test_content_that_is_only_inspected_is_loaded_on_the_host(kind: str) -> None:
     """Its tensors were saved on CUDA all the same, and torch.load restores every one."""
     before = HEAD + LOOKED_AT[kind] + "model.cuda()\n"
     after = before.replace("LOAD", "torch.load('a.pt', map_location=\"cpu\")")
@@ -34,7 +34,7 @@ PROPERTIES = {
 
 @pytest.mark.parametrize("kind", PROPERTIES)
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_property_hands_on_what_it_loads(kind: str, apart: bool) -> None:
+def test_content_that_a_property_loads_is_followed(kind: str, apart: bool) -> None:
     body = "    def weights(self):\n        return torch.load(self.path)['w']\n"
     made = f"import torch\nclass Store:\n    {PROPERTIES[kind]}\n{body}"
     used = "import torch\ndef main(store):\n    net = model.cuda()\n    net.load_state_dict(store.weights)\n"
@@ -70,6 +70,6 @@ def test_a_whole_network_is_loaded_on_the_card(way: str, to: str) -> None:
 
 
 @pytest.mark.parametrize("way", CARD)
-def test_on_whatever_card_there_is_a_whole_network_is_loaded_there(way: str) -> None:
+def test_a_whole_network_is_loaded_on_the_available_card(way: str) -> None:
     after = migrate_source(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to="any").after.decode()
     assert "load(path, map_location=accelerator.device())" in after, after

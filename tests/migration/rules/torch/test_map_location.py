@@ -26,7 +26,7 @@ HEAD = "import torch\n"
         "torch.hub.load('a', 'b')\n",
     ],
 )
-def test_what_says_where_stays(source: str) -> None:
+def test_a_given_map_location_stays(source: str) -> None:
     check_noop("map_location", HEAD + source)
 
 
@@ -43,7 +43,7 @@ def test_what_says_where_stays(source: str) -> None:
         "net = torch.jit.load('net.pt')\nnet(torch.zeros(1))\n",
     ],
 )
-def test_what_is_read_on_the_host_needs_no_location(source: str) -> None:
+def test_content_used_on_the_host_needs_no_map_location(source: str) -> None:
     check_noop("map_location", HEAD + source)
 
 
@@ -61,7 +61,7 @@ def test_hidden_arguments_need_manual_review() -> None:
         "STATE = torch.load('x.pt')\n",
     ],
 )
-def test_what_nobody_seen_here_uses_is_unresolved(source: str) -> None:
+def test_content_whose_use_is_unknown_is_unresolved(source: str) -> None:
     check_says("map_location", HEAD + source + "model.cuda()\n", "unresolved", "load_state_dict")
 
 
@@ -116,7 +116,7 @@ FEEDS = {
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("way", FEEDS)
-def test_weights_for_load_state_dict_come_by_way_of_the_host(way: str, to: str) -> None:
+def test_weights_for_load_state_dict_are_loaded_on_the_host(way: str, to: str) -> None:
     after = migrate_source(HEAD + "model.cuda()\n" + FEEDS[way], "map_location", to=to).after.decode()
     assert after.count("load(") == after.count('map_location="cpu"') + count_other_loads(after), after
 
@@ -144,7 +144,7 @@ CARD = {
 }
 
 
-def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
+def test_a_known_device_variable_of_the_script_is_used() -> None:
     source = (
         "import torch\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
         "net = torch.load(path)\nnet(x.to(device))\n"
@@ -163,12 +163,12 @@ def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
         "device = torch.get_default_device()\n",
     ],
 )
-def test_a_device_that_is_chosen_at_run_time_is_where_a_network_goes(chosen: str) -> None:
+def test_a_network_is_loaded_on_a_device_chosen_at_run_time(chosen: str) -> None:
     source = f"import torch\n{chosen}net = torch.load(path)\nnet(x.to(device))\n"
     assert b"torch.load(path, map_location=device)" in migrate_source(source, "map_location", to="npu").after
 
 
-def test_a_table_serves_checkpoints_of_both_machines() -> None:
+def test_a_dict_serves_checkpoints_from_cuda_and_from_the_card() -> None:
     head = "import torch\nimport torch_npu\n"
     check_rewrite(
         "map_location",
@@ -183,7 +183,7 @@ def test_the_finding_about_a_new_entry_names_its_location() -> None:
     assert finding.message.endswith("are loaded on 'cpu'")
 
 
-def test_a_lambda_and_a_string_follow_their_own_rules() -> None:
+def test_other_rules_edit_a_lambda_and_a_string() -> None:
     source = "torch.load('x', map_location=lambda s, l: s.cuda(0))\ntorch.load('x', map_location='cuda:0')\n"
     after = migrate_source(HEAD + source, to="mlu").after.decode()
     assert "s.mlu(0)" in after
@@ -241,6 +241,6 @@ def test_what_needs_review_for_the_available_card_is_reported(source: str, statu
         ("{'cuda:%d' % i: 'cpu'}", "{'cuda:%d' % i: 'cpu', accelerator.name(i): 'cpu'}"),
     ],
 )
-def test_a_table_gets_an_entry_for_the_available_card(table: str, after: str) -> None:
+def test_a_dict_gets_an_entry_for_the_available_card(table: str, after: str) -> None:
     before = f"import torch\ntorch.load(f, map_location={table})\n"
     check_rewrite("map_location", before, f"import torch\n{HELPER}torch.load(f, map_location={after})\n", to="any")

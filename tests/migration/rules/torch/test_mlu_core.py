@@ -16,14 +16,14 @@ def test_somebody_elses_ct_is_left_alone() -> None:
     check_noop(RULE, "import torch\nimport mine as ct\nct.set_device(0)\nx.to(ct.mlu_device())\n", to="mlu")
 
 
-def test_what_has_no_like_keeps_the_import() -> None:
+def test_a_name_without_counterpart_keeps_the_import() -> None:
     before = HEAD + "import torch_mlu.core.mlu_model as ct\nct.set_core_number(16)\nct.set_device(0)\n"
     result = migrate_source(before, RULE, to="mlu")
     assert result.after.decode() == before.replace("ct.set_device", "torch.mlu.set_device")
     assert [(finding.line, finding.status) for finding in result.findings] == [(4, "manual"), (5, "changed")]
 
 
-def test_the_plug_in_is_imported_where_the_old_module_was_all() -> None:
+def test_the_plug_in_is_imported_in_place_of_the_former_module() -> None:
     before = (
         "import torch\nimport torch_mlu.core.mlu_model as ct\ny = x.to(ct.mlu_device())  # move\nct.synchronize()\n"
     )
@@ -31,6 +31,6 @@ def test_the_plug_in_is_imported_where_the_old_module_was_all() -> None:
     check_rewrite(RULE, before, after, to="mlu")
 
 
-def test_imported_from_the_package() -> None:
+def test_functions_imported_from_the_former_package_are_replaced() -> None:
     before = HEAD + "from torch_mlu.core import mlu_model as ct\nct.set_device(1)\n"
     check_rewrite(RULE, before, HEAD + "torch.mlu.set_device(1)\n", to="mlu")

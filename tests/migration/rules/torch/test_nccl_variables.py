@@ -18,17 +18,17 @@ HEAD = "import os\nimport torch\n"
         "x = {'NCCL_DEBUG': 1}\n",
     ],
 )
-def test_what_is_no_variable_of_nccl_is_not_named(source: str) -> None:
+def test_other_variables_are_not_reported(source: str) -> None:
     check_noop("nccl_variables", HEAD + source)
 
 
-def test_a_variable_of_nccl_is_named_with_what_comes_nearest() -> None:
+def test_a_variable_of_nccl_is_reported_with_the_nearest_ones() -> None:
     source = HEAD + "os.environ['NCCL_SOCKET_IFNAME'] = 'eth0'\n"
     check_says("nccl_variables", source, "manual", "HCCL_CONNECT_TIMEOUT")
     check_says("nccl_variables", source, "manual", "CNCL_BLOCKING_WAIT", to="mlu")
 
 
-def test_others_are_advice() -> None:
+def test_other_variables_of_cuda_get_advice() -> None:
     check_says(
         "nccl_variables", HEAD + "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n", "advice", "ASCEND_LAUNCH_BLOCKING"
     )

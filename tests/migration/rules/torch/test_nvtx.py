@@ -5,7 +5,7 @@ import pytest
 from migration.checking import check_noop, list_findings, migrate_source
 
 
-def test_marks_are_left_on_the_npu_and_move_on_the_mlu() -> None:
+def test_nvtx_marks_stay_on_the_npu_and_are_renamed_on_the_mlu() -> None:
     text = "import torch\nfrom torch.cuda import nvtx\nnvtx.range_push('a')\ntorch.cuda.nvtx.range_pop()\n"
     assert list_findings(text, "nvtx") == [(3, "manual"), (4, "manual")]
     result = migrate_source(text, to="mlu")

@@ -18,7 +18,7 @@ from migration.checking import check_noop, check_says, migrate_source
     ],
 )
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
-def test_operators_without_a_limit_are_not_named(text: str, to: str) -> None:
+def test_operators_without_a_limit_are_not_reported(text: str, to: str) -> None:
     check_noop("torch.operators", text, to=to)
 
 
@@ -34,12 +34,12 @@ def test_operators_without_a_limit_are_not_named(text: str, to: str) -> None:
         ("import torch\ny = torch.std(x)\n", "CPU"),
     ],
 )
-def test_what_the_npus_table_says(text: str, word: str) -> None:
+def test_limits_in_the_npus_table_are_reported(text: str, word: str) -> None:
     result = check_says("torch.operators", text, "manual", word)
     assert all("torch 2.6" in finding.message for finding in result.findings)
 
 
-def test_for_every_device_each_is_named() -> None:
+def test_for_any_card_the_limits_of_each_are_reported() -> None:
     found = migrate_source("import torch\ny = torch.heaviside(x, v)\n", "torch.operators", to="any").findings
     assert sorted(finding.message.split(":")[0] for finding in found) == [
         "heaviside on the MLU",

@@ -15,16 +15,16 @@ from migration.checking import check_noop, check_says, migrate_source
         "import torch\nimport tritonclient\n",
     ],
 )
-def test_other_packages_are_not_mentioned(source: str, to: str) -> None:
+def test_other_packages_are_not_reported(source: str, to: str) -> None:
     check_noop("packages", source, to=to)
 
 
-def test_a_module_of_the_user_is_not_the_package() -> None:
+def test_a_module_of_the_project_is_not_the_package() -> None:
     result = migrate_source("import torch\nimport triton\n", "packages", others={"triton.py": "x = 1\n"})
     assert not result.findings
 
 
-def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> None:
+def test_tensorflow_files_are_left_to_another_rule() -> None:
     both = migrate_source("import tensorflow as tf\nimport cupy\n", others={"other.py": "import torch\n"})
     assert [finding.rule for finding in both.findings] == ["tf1.imports_report"]
     torch = migrate_source("import torch\nimport cupy\n")
@@ -45,18 +45,18 @@ def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> 
         ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "no replacement known"),
     ],
 )
-def test_each_is_reported_with_what_exists_on_the_card(line: str, npu: str, mlu: str) -> None:
+def test_each_package_is_reported_with_its_replacement(line: str, npu: str, mlu: str) -> None:
     source = f"import torch\n{line}\n"
     check_says("packages", source, "manual", npu)
     check_says("packages", source, "manual", mlu, to="mlu")
     check_says("packages", source, "manual", "MLU: ", to="any")
 
 
-def test_what_runs_on_the_card_as_well_is_only_advice() -> None:
+def test_a_package_that_also_runs_on_the_card_gets_advice() -> None:
     check_says("packages", "import torch\nimport deepspeed\n", "advice", "npu accelerator")
 
 
-def test_what_setup_py_asks_for() -> None:
+def test_requirements_in_setup_py_are_reported() -> None:
     head = "import torch\nfrom setuptools import setup\n"
     source = head + "setup(install_requires=['numpy', 'flash-attn>=2', 'cupy-cuda12x'])\n"
     found = migrate_source(source, "packages").findings

@@ -16,7 +16,7 @@ from migration.checking import check_noop, check_says
         "import torch\nif args.device.startswith('cuda'): pass\n",
     ],
 )
-def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
+def test_what_the_patch_replaces_is_not_reported(source: str) -> None:
     check_noop("patch_limits", source, mode="patch")
 
 
@@ -36,7 +36,7 @@ def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
         ("x = x.to(memory_format=torch.channels_last)", "contiguous"),
     ],
 )
-def test_what_it_cannot_see_needs_manual_review(line: str, word: str) -> None:
+def test_what_the_patch_cannot_replace_needs_manual_review(line: str, word: str) -> None:
     check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch")
 
 
@@ -47,5 +47,5 @@ def test_what_it_cannot_see_needs_manual_review(line: str, word: str) -> None:
         ("torch.cuda.get_device_capability()", "mlu", "returns the MLU's generation"),
     ],
 )
-def test_it_says_what_this_card_does(line: str, to: str, word: str) -> None:
+def test_the_message_describes_this_card(line: str, to: str, word: str) -> None:
     check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch", to=to)

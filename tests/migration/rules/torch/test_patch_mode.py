@@ -24,7 +24,7 @@ def test_a_script_without_torch_or_patched_before_is_left_alone(source: str) -> 
     check_noop("patch_mode", source, mode="patch")
 
 
-def test_nothing_else_is_written() -> None:
+def test_the_patch_is_all_that_is_written() -> None:
     source = (
         "import torch\nimport torch.distributed as dist\nx = torch.zeros(1).cuda()\ndist.init_process_group('nccl')\n"
     )
@@ -33,19 +33,19 @@ def test_nothing_else_is_written() -> None:
 
 
 @pytest.mark.parametrize(("to", "lines"), [("npu", NPU), ("mlu", MLU)])
-def test_the_patch_comes_right_behind_torch_and_before_the_projects_own_imports(to: str, lines: str) -> None:
+def test_the_patch_follows_torch_and_precedes_the_projects_imports(to: str, lines: str) -> None:
     head = '"""Train."""\nfrom __future__ import annotations\nimport os\nimport torch  # first\n'
     script = "from model import Net\n" + MAIN
     check_rewrite("patch_mode", head + script, head + lines + script, to=to, mode="patch")
 
 
-def test_a_plug_in_that_is_there_is_not_imported_twice() -> None:
+def test_an_imported_plug_in_is_not_imported_twice() -> None:
     head = "import torch\nimport torch_npu\n"
     after = head + "from torch_npu.contrib import transfer_to_npu\n" + MAIN
     check_rewrite("patch_mode", head + MAIN, after, mode="patch")
 
 
-def test_only_the_script_that_is_started_gets_it() -> None:
+def test_only_the_started_script_gets_the_patch() -> None:
     model = "import torch\nnet = torch.nn.Linear(1, 1)\nprint(net)\n"
     main = "from model import net\n" + MAIN
     others = {"main.py": main}
@@ -54,7 +54,7 @@ def test_only_the_script_that_is_started_gets_it() -> None:
     assert result.after.decode() == "import torch\n" + NPU + main
 
 
-def test_it_cannot_be_for_all_devices_nor_rewrite_nor_do_tensorflow(tmp_path: Path) -> None:
+def test_mode_patch_contradicts_to_any_rewriting_flags_and_tensorflow(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\ntorch.zeros(1).cuda()\n")
     refused = viaduct("migrate", str(script), "--mode", "patch", "--to", "any")
@@ -69,7 +69,7 @@ def test_it_cannot_be_for_all_devices_nor_rewrite_nor_do_tensorflow(tmp_path: Pa
     assert "for PyTorch" in refused.stderr
 
 
-def test_the_command_writes_the_import_and_says_what_is_left(tmp_path: Path) -> None:
+def test_the_command_writes_the_import_and_lists_what_is_left(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\nif torch.zeros(1).device.type == 'cuda':\n    torch.nn.DataParallel(net)\n")
     done = viaduct("migrate", str(script), "--mode", "patch", "--in-place")

@@ -30,6 +30,6 @@ def test_the_import_stays_and_the_rest_is_rewritten(to: str) -> None:
     assert migrate_source(text, to=to).after.decode() == text.replace(".cuda()", f".{to}()")
 
 
-def test_the_patch_that_was_requested_is_not_called_needless() -> None:
+def test_with_mode_patch_the_import_gets_no_advice() -> None:
     text = f"import torch\nimport torch_npu\n{PATCHES['npu']}x = torch.zeros(2).cuda()\n"
     assert not any(finding.rule == "torch.patched" for finding in migrate_source(text, mode="patch").findings)

@@ -34,7 +34,7 @@ def test_record_function_stays_with_torch() -> None:
     check_rewrite(RULE, before, after)
 
 
-def test_a_dotted_name_moves_as_a_whole() -> None:
+def test_a_dotted_name_is_replaced_as_a_whole() -> None:
     before = (
         "import torch\np = torch.profiler.profile(\n    activities=[torch.profiler.ProfilerActivity.CUDA],  # both\n"
         "    schedule=torch.profiler.schedule(wait=1, warmup=1, active=2),\n)\n"
@@ -52,7 +52,7 @@ def test_an_alias_of_the_module_keeps_its_other_names() -> None:
     check_rewrite(RULE, before, after)
 
 
-def test_the_mlu_is_an_activity_of_torchs_profiler() -> None:
+def test_on_the_mlu_torchs_profiler_gets_the_activity_mlu() -> None:
     before = (
         "import torch\nfrom torch.profiler import ProfilerActivity as A, profile\nprofile(activities=[A.CPU, A.CUDA])\n"
     )
@@ -66,7 +66,7 @@ def test_a_table_needs_manual_review_on_the_npu() -> None:
     assert [(finding.line, finding.status) for finding in found] == [(1, "changed"), (3, "manual")]
 
 
-def test_a_column_of_cudas_gets_advice_on_the_mlu() -> None:
+def test_a_column_of_cuda_gets_advice_on_the_mlu() -> None:
     text = "import torch\nprint(p.key_averages().table(sort_by='cuda_time_total'))\n"
     check_says(RULE, text, "advice", "device_time_total", to="mlu")
 

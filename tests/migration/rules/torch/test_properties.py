@@ -14,7 +14,7 @@ from migration.checking import check_noop, list_findings
         "        print(self.p.minor)\n",
     ],
 )
-def test_properties_that_the_card_lacks_are_named(text: str) -> None:
+def test_properties_that_the_card_lacks_are_reported(text: str) -> None:
     assert [status for _, status in list_findings(text, "properties")] == ["manual"]
 
 

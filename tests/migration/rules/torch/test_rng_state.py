@@ -18,11 +18,11 @@ HEAD = "import torch\nimport torch_npu\n"
         "torch.npu.get_rng_state()\n",
     ],
 )
-def test_code_that_is_given_its_device_stays(source: str) -> None:
+def test_fork_rng_with_a_device_type_stays(source: str) -> None:
     check_noop("rng_state", HEAD + source)
 
 
-def test_forked_generators_are_the_accelerators() -> None:
+def test_fork_rng_gets_the_cards_device_type() -> None:
     check_rewrite(
         "rng_state",
         HEAD + "with torch.random.fork_rng(devices=[0]):\n    pass\n",
@@ -30,7 +30,7 @@ def test_forked_generators_are_the_accelerators() -> None:
     )
 
 
-def test_a_state_from_cuda_does_not_fit() -> None:
+def test_setting_a_state_gets_advice() -> None:
     check_says("rng_state", HEAD + "torch.npu.set_rng_state(state)\n", "advice", "cannot restore")
 
 

@@ -23,22 +23,22 @@ def test_a_script_without_device_code_is_left_alone() -> None:
     check_noop(RULE, "import torch\nif __name__ == '__main__':\n    print('npus')\n", start_up=True)
 
 
-def test_settings_that_are_there_are_enough() -> None:
+def test_settings_that_the_script_has_are_kept() -> None:
     check_noop(RULE, f"{HEAD}{TWO[0]}\nif __name__ == '__main__':\n    torch.npu.init()\n", start_up=True)
 
 
-def test_the_mlu_has_no_such_settings() -> None:
+def test_the_mlu_gets_no_such_settings() -> None:
     text = "import torch\nimport torch_mlu\nif __name__ == '__main__':\n    torch.mlu.init()\n"
     assert not migrate_source(text, to="mlu", start_up=True).changed
 
 
-def test_without_the_option_it_is_advice() -> None:
+def test_without_start_up_the_settings_are_advised() -> None:
     result = migrate_source(HEAD + "if __name__ == '__main__':\n    torch.npu.init()\n")
     assert not result.changed
     assert [(finding.line, finding.rule, finding.status) for finding in result.findings] == [(4, RULE, "advice")]
 
 
-def test_with_spawn_they_go_into_the_worker() -> None:
+def test_with_spawn_the_settings_go_into_the_worker() -> None:
     before = (
         "import torch\nimport torch.multiprocessing as mp\ndef work(rank):\n    '''One rank.'''\n"
         "    torch.cuda.set_device(rank)\nif __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n"
@@ -48,7 +48,7 @@ def test_with_spawn_they_go_into_the_worker() -> None:
     assert after.endswith("if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n")
 
 
-def test_the_name_torch_has_in_the_file_is_used() -> None:
+def test_the_files_name_of_torch_is_used() -> None:
     before = "import torch as t\nimport torch_npu\nif __name__ == '__main__':\n\tt.npu.init()  # go\n"
     after = before.replace(
         "\tt.npu.init", f"\t{TWO[0].replace('torch', 't')}\n\t{TWO[1].replace('torch', 't')}\n\tt.npu.init"
@@ -56,7 +56,7 @@ def test_the_name_torch_has_in_the_file_is_used() -> None:
     check_rewrite(RULE, before, after, start_up=True)
 
 
-def test_the_flag_of_the_command_writes_them(tmp_path: Path) -> None:
+def test_the_flag_start_up_writes_the_settings(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\nif __name__ == '__main__':\n    torch.cuda.set_device(0)\n")
     app = typer.Typer(add_completion=False)

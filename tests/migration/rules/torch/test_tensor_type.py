@@ -19,7 +19,7 @@ HEAD = "import torch\nimport torch_npu\n"
         "if x.type() == 'torch.cuda.LongTensor':\n    pass\n",
     ],
 )
-def test_a_type_is_the_accelerators(source: str) -> None:
+def test_a_tensor_type_becomes_the_cards(source: str) -> None:
     check_rewrite("tensor_type", HEAD + source, HEAD + source.replace("torch.cuda", "torch.npu"))
 
 

@@ -14,12 +14,12 @@ from migration.checking import check_rewrite, migrate_source
         ("mlu", "torch.backends.mlu.matmul.allow_tf32", "torch.backends.cnnl.allow_tf32"),
     ],
 )
-def test_tf32_has_a_like_on_each_card(to: str, matmul: str, conv: str) -> None:
+def test_tf32_has_a_counterpart_on_each_card(to: str, matmul: str, conv: str) -> None:
     before = "import torch\ntorch.backends.cuda.matmul.allow_tf32 = a\nprint(torch.backends.cudnn.allow_tf32)\n"
     after = f"import torch\nimport torch_{to}\n{matmul} = a\nprint({conv})\n"
     check_rewrite("torch.tf32", before, after, to=to)
 
 
-def test_tf32_is_named_by_one_rule() -> None:
+def test_tf32_is_reported_by_one_rule() -> None:
     found = migrate_source("import torch\ntorch.backends.cudnn.allow_tf32 = True\n").findings
     assert {finding.rule for finding in found} == {"torch.tf32", "torch.plugin"}

@@ -52,7 +52,7 @@ def program(seed: int) -> str:
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_random_program_comes_through(seed: int, to: str) -> None:
+def test_a_random_program_is_migrated_to_valid_code(seed: int, to: str) -> None:
     text = "import torch\n" + program(seed)
     result = migrate_source(text, to=to)
     after = result.after.decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migration.rules.torch.data_parallel_script import SCRIPT, ddp
 
 
-def test_a_trainer_that_keeps_its_loader() -> None:
+def test_a_loader_kept_on_self_is_followed() -> None:
     after, output = ddp(
         """\
         import torch
@@ -27,12 +27,12 @@ def test_a_trainer_that_keeps_its_loader() -> None:
     assert "for number in range(epochs):\n            self.loader.sampler.set_epoch(number)\n" in after, output
 
 
-def test_a_training_loader_that_does_not_shuffle_is_shared_out_too() -> None:
+def test_a_training_loader_that_does_not_shuffle_gets_a_sampler_too() -> None:
     after, _ = ddp(SCRIPT.replace(", shuffle=True", ""))
     assert "sampler=DistributedSampler(data, shuffle=False))" in after
 
 
-def test_an_evaluation_that_shuffles_sees_all_samples() -> None:
+def test_a_shuffled_evaluation_loader_stays() -> None:
     after, _ = ddp(
         SCRIPT.replace("test = DataLoader(data, batch_size=batch)", "test = DataLoader(data, 4, shuffle=True)")
     )
@@ -40,6 +40,6 @@ def test_an_evaluation_that_shuffles_sees_all_samples() -> None:
     assert after.count("set_epoch") == 1
 
 
-def test_a_loader_behind_a_progress_bar() -> None:
+def test_a_loader_in_a_progress_bar_is_followed() -> None:
     after, output = ddp(SCRIPT.replace("for x, y in loader:", "bar = tqdm(loader)\n        for x, y in bar:"))
     assert "train_loader.sampler.set_epoch(epoch)" in after, output

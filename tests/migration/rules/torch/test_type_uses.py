@@ -20,5 +20,5 @@ HEAD = "import torch\nimport torch_npu\n"
         "torch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
     ],
 )
-def test_what_is_no_type_of_a_device_stays(source: str) -> None:
+def test_what_is_no_cuda_tensor_type_stays(source: str) -> None:
     check_noop("tensor_type", HEAD + source)

@@ -18,7 +18,7 @@ RULE = "vendor_code"
         "board.npu()\nprint('torch_npu')\n",
     ],
 )
-def test_what_is_tried_or_requested_stays_without_a_message(source: str) -> None:
+def test_conditional_code_and_other_packages_are_not_reported(source: str) -> None:
     check_noop(RULE, source, to="any")
 
 
@@ -36,11 +36,11 @@ def test_what_is_tried_or_requested_stays_without_a_message(source: str) -> None
         ("if __name__ == '__main__':\n    x = x.mlu()", "write .to(accelerator.device())"),
     ],
 )
-def test_what_fails_elsewhere_is_named(line: str, word: str) -> None:
+def test_code_that_fails_without_the_plug_in_is_reported(line: str, word: str) -> None:
     result = check_says(RULE, f"import torch\n{line}\n", "manual", word, to="any")
     assert all(finding.message_zh for finding in result.findings)
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
-def test_for_one_card_it_is_no_matter(to: str) -> None:
+def test_with_one_target_it_is_not_reported(to: str) -> None:
     check_noop(RULE, "import torch\nimport torch_npu\nx = x.npu()\n", to=to)

@@ -15,17 +15,17 @@ def test_a_tensorflow_script_has_its_own_rules() -> None:
 
 
 @pytest.mark.parametrize("value", ["1,0", "0,0", "GPU-8932f937", "0,1,MIG-1"])
-def test_a_list_that_the_npu_refuses_stays(value: str) -> None:
+def test_a_device_list_that_the_npu_refuses_stays(value: str) -> None:
     check_says("visible_devices", HEAD + f"os.environ['{OLD}'] = '{value}'\n", "manual", "strictly ascending")
     check_says("visible_devices", HEAD + f"os.system('{OLD}={value} python a.py')\n", "manual", "strictly ascending")
 
 
-def test_the_mlu_takes_any_order() -> None:
+def test_the_mlu_accepts_a_device_list_in_any_order() -> None:
     source = HEAD + "os.environ['{}'] = '1,0'\n"
     check_rewrite("visible_devices", source.format(OLD), source.format("MLU_VISIBLE_DEVICES"), to="mlu")
 
 
-def test_a_list_made_at_run_time_comes_with_a_warning() -> None:
+def test_a_device_list_composed_at_run_time_gets_advice() -> None:
     source = HEAD + "os.environ['{}'] = args.gpus\n"
     result = check_rewrite("visible_devices", source.format(OLD), source.format(NEW))
     assert any(
@@ -34,12 +34,12 @@ def test_a_list_made_at_run_time_comes_with_a_warning() -> None:
     )
 
 
-def test_on_the_mlu_the_variable_of_a_pytorch_script_is_this_rules() -> None:
+def test_on_the_mlu_this_rule_renames_the_variable_in_pytorch_scripts() -> None:
     text = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
     assert {finding.rule for finding in migrate_source(text, to="mlu").findings} == {"torch.visible_devices"}
 
 
-def test_each_kind_of_card_is_told_which_are_seen() -> None:
+def test_the_variables_of_all_cards_are_set() -> None:
     after = migrate_source(
         "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'  # two\n", "visible_devices", to="any"
     )
@@ -47,12 +47,12 @@ def test_each_kind_of_card_is_told_which_are_seen() -> None:
     assert after.after.decode().endswith(f"os.environ['CUDA_VISIBLE_DEVICES'] = {line}")
 
 
-def test_a_list_that_an_npu_does_not_take_needs_manual_review() -> None:
+def test_a_device_list_that_an_npu_refuses_needs_manual_review() -> None:
     source = "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1,0'\n"
     check_says("visible_devices", source, "manual", "ascending", to="any")
 
 
-def test_a_variable_that_is_read_is_pointed_out() -> None:
+def test_a_read_of_the_variable_gets_advice() -> None:
     source = "import os, torch\nn = os.environ.get('CUDA_VISIBLE_DEVICES', '').count(',')\n"
     check_says("visible_devices", source, "advice", "ASCEND_RT_VISIBLE_DEVICES", to="any")
 

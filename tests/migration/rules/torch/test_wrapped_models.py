@@ -7,7 +7,7 @@ from migration.checking import check_rewrite, migrate_source
 HEAD = "import torch\nfrom torch import nn\n"
 
 
-def test_what_is_built_within_the_call_stays() -> None:
+def test_a_wrapper_within_an_expression_is_unwrapped() -> None:
     check_rewrite(
         "data_parallel",
         HEAD + "net = nn.DataParallel(nn.Linear(2, 2), device_ids=[0, 1]).cuda()\nnet.module.weight.zero_()\n",
@@ -16,7 +16,7 @@ def test_what_is_built_within_the_call_stays() -> None:
     )
 
 
-def test_who_asks_for_the_wrapper_first_is_not_changed() -> None:
+def test_a_module_access_under_a_wrapper_test_stays() -> None:
     asks = "state = net.module.state_dict() if hasattr(net, 'module') else net.state_dict()\n"
     check_rewrite(
         "data_parallel",
@@ -26,7 +26,7 @@ def test_who_asks_for_the_wrapper_first_is_not_changed() -> None:
     )
 
 
-def test_reaching_through_something_unknown_and_old_checkpoints_are_named() -> None:
+def test_unknown_module_accesses_and_old_checkpoints_are_reported() -> None:
     source = HEAD + "net = nn.DataParallel(make())\nother.module.save()\nnet.load_state_dict(state)\n"
     result = migrate_source(source, "data_parallel", data_parallel="unwrap")
     manual = [finding.message for finding in result.findings if finding.status == "manual"]

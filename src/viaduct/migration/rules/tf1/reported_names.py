@@ -104,7 +104,6 @@ rules = (
         ),
         category="report",
         when=lambda options: options.distributed and options.reduction == "sum",
-        after=("keras_distributed_optimizer",),
         target_needs="optimizers",
         spec_rows=("V2",),
     ),
@@ -124,7 +123,6 @@ rules = (
             condition=lambda site: not is_called_in_project(site, STOP_CALLS),
         ),
         category="advice",
-        after=("lifecycle_cycles",),
         spec_rows=("C6",),
     ),
 )

@@ -14,7 +14,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as config_proto
 
-rule = Rule(__name__, spec_rows=("S7",), category="advice", after=("horovod_devices",), runs_last=True)
+rule = Rule(__name__, spec_rows=("S7",), category="advice", runs_last=True)
 
 ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
     CUDA.visible_variable: (f"choose the device with {NPU.device_variable}", f"用 {NPU.device_variable} 选择设备"),

@@ -15,7 +15,6 @@ rule = Rule(
     target_needs="tensorflow_functions",
     spec_rows=("8",),
     category="report",
-    after=("seed_gpu_question",),
     runs_last=True,
 )
 

@@ -48,7 +48,6 @@ rule = Rule(
     spec_rows=("P7", "P18", "6"),
     targets=ALL_TARGETS,
     former_names=("any_cuda_method",),
-    after=("already",),
 )
 # A message for one card, and one for `--to any`:
 METHOD_BY_NAME: tuple[Bilingual, Bilingual] = (

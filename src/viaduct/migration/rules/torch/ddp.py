@@ -35,7 +35,7 @@ rule = Rule(
     category_for_any="mandatory",
     modes=ALL_MODES,
     former_names=("any_ddp", "ddp_advice"),
-    after=("int32_targets", "data_parallel_ddp"),
+    after=("data_parallel_ddp",),
 )
 
 

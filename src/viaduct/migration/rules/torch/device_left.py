@@ -25,7 +25,6 @@ rule = Rule(
     spec_rows=("P8", "P9", "6"),
     category="report",
     targets=ALL_TARGETS,
-    after=("device_string",),
     runs_last=True,
 )
 

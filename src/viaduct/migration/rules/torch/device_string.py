@@ -46,7 +46,7 @@ rule = Rule(
     spec_rows=("P8", "P9", "P18", "P24", "P25", "6"),
     targets=ALL_TARGETS,
     former_names=("any_device_text",),
-    after=("autocast", "profiler"),
+    after=("autocast",),
 )
 
 

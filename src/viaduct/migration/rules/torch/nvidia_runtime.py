@@ -25,6 +25,7 @@ rule = Rule(
     category="report",
     targets=ALL_TARGETS,
     visits_lines_left_alone=True,
+    runs_first=True,
 )
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")

@@ -27,7 +27,6 @@ rule = Rule(
     targets=ALL_CARDS,
     completes_other_rules=True,  # their edits may need the import
     visits_lines_left_alone=True,
-    after=("data_parallel_ddp",),
     runs_last=True,
 )
 

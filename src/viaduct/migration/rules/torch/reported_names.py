@@ -129,7 +129,6 @@ rules = (
         ),
         category="report",
         targets=ALL_CARDS,
-        after=("cuda_api",),
         target_needs="device_calls",
         spec_rows=("P6", "6"),
     ),

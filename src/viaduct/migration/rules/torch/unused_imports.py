@@ -25,7 +25,6 @@ rule = Rule(
     targets=("any",),
     completes_other_rules=True,  # their edits may leave unused imports
     former_names=("any_unused_imports",),
-    after=("cuda_api",),
     runs_last=True,
 )
 
