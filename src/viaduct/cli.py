@@ -98,7 +98,7 @@ def check_paths(command: Any, arguments: list[str]) -> None:
         flags_with_value = list_flags_with_value(command)
         for previous, argument in pairwise(["", *arguments]):
             if previous not in flags_with_value and not argument.startswith("-"):
-                refuse_impossible("", argument)
+                refuse_impossible(flag="", path=argument)
 
 
 def check_numbers(command: Any, arguments: list[str]) -> None:

@@ -94,7 +94,10 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
 
 
 def refuse_impossible(flag: str, path: str) -> None:
-    """Raise BadPath if no file can have this path: it is empty, too long or contains a NUL byte."""
+    """Raise BadPath if no file can have this path: it is empty, too long or contains a NUL byte.
+
+    `flag` is the flag that the path follows, empty for a positional argument.
+    """
     subject = f"{flag} {shorten(path)}".strip()
     if not path:
         message = f"{flag} is empty." if flag else "a path is empty."

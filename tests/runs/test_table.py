@@ -12,7 +12,7 @@ import pytest
 from runs.sample_runs import make_run
 from viaduct.runs.finding import Problem
 from viaduct.runs.listing import list_runs, open_run
-from viaduct.runs.table import format_age, format_rate, render_csv, render_problems, render_table, to_json, write_csv
+from viaduct.runs.table import format_age, format_speed, render_csv, render_problems, render_table, to_json, write_csv
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_an_age_has_the_largest_unit_of_which_two_have_passed(seconds: float, ag
 
 
 def test_a_slow_rate_keeps_its_digits() -> None:
-    assert [format_rate(rate) for rate in (0.123, 9.5, 12_345.6)] == ["0.12", "9.5", "12,346"]
+    assert [format_speed(rate) for rate in (0.123, 9.5, 12_345.6)] == ["0.12", "9.5", "12,346"]
 
 
 def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
 class Reader:
     """Reader of the parsed JSON; each deviation from the template becomes a finding with its path.
 
-    `super_pod` allows the further keys of a super-pod table.
+    A `path` is that of the object in the document, empty for the document itself. `super_pod` allows the further keys
+    of a super-pod table.
     """
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 OWN_VERBS = ("train", "evaluate")
 PYTHONS = ("python", "python3")
-MAX_RESTARTS = 3
+MAX_RESTARTS = 3  # default of --max-restarts
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0  # time within which all machines must join

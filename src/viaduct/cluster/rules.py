@@ -26,8 +26,8 @@ CARDS: tuple[Card, ...] = get_args(Card)
 TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")  # PCIe cards, which train alone
 DEFAULT_CARD: Card = "ascend-910"
 """Servers of eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
-DEVICES_PER_SERVER = 8
-MAX_SERVERS = 128
+DEVICES_PER_SERVER = 8  # NPUs
+MAX_SERVERS = 128  # limit of HCCL
 MAX_NAME_CHARACTERS = 63  # of a `server_id`
 MAX_DIGITS = 9  # longer numbers are not converted; Python refuses thousands of digits
 NOT_WHOLE = "is not a whole number without sign or leading zeros"

@@ -117,7 +117,7 @@ def build_parts(children: dict[str, nn.Module], names: list[tuple[str, str]]) ->
 
 def list_obstacles(block: nn.Module, children: dict[str, nn.Module], names: list[tuple[str, str]]) -> Iterator[str]:
     """Yield the reasons why our kernels do not support these layers."""
-    yield from list_other_operations(block, children, [name for layer in names for name in layer])
+    yield from list_other_operations(children, [name for layer in names for name in layer])
     for number, (conv_name, norm_name) in enumerate(names):
         conv, norm = children[conv_name], children[norm_name]
         if not isinstance(conv, nn.Conv2d) or type(conv) not in (nn.Conv2d, SameConv2d):
@@ -130,11 +130,14 @@ def list_obstacles(block: nn.Module, children: dict[str, nn.Module], names: list
         yield from list_norm_obstacles(norm_name, norm, block.training)
 
 
-def list_other_operations(block: nn.Module, children: dict[str, nn.Module], layer_names: list[str]) -> Iterator[str]:
-    """Yield what else a block has: other submodules than ReLUs and identities, tensors, hooks, replaced forwards."""
+def list_other_operations(children: dict[str, nn.Module], layer_names: list[str]) -> Iterator[str]:
+    """Yield what else a block has: other submodules than ReLUs and identities, tensors, hooks, replaced forwards.
+
+    `children` are the named modules of the block, which include itself under an empty name; its own hooks still run.
+    """
     layers = {children[name] for name in layer_names}
     inside_layers = {part for layer in layers for part in layer.modules()}
-    for name, module in children.items():  # the block itself has an empty name; its hooks still run
+    for name, module in children.items():
         if name and (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks):
             yield f"{name} has hooks, which our kernels would skip"
         if "forward" in vars(module):

@@ -111,4 +111,4 @@ def are_close(actual: Tensor | None, expected: Tensor | None) -> bool:
     if actual is None or expected is None:
         return actual is expected
     difference = (actual.double() - expected.double()).norm()
-    return bool(difference <= MAX_ERROR * expected.double().norm() + 1e-12)
+    return bool(difference <= MAX_ERROR * expected.double().norm() + 1e-12)  # 1e-12: if zeros are expected

@@ -40,8 +40,8 @@ def find_sizes(kernel: str, signature: tuple[int, ...], dtype: torch.dtype, defa
 
 def choose_default_tile(channels: int) -> Tile:
     if channels <= 64:
-        return Tile(16, 64, 4)
-    return Tile(16, 128, 4) if channels <= 128 else Tile(8, 256, 4)
+        return Tile(rows=16, columns=64, warps=4)
+    return Tile(rows=16, columns=128, warps=4) if channels <= 128 else Tile(rows=8, columns=256, warps=4)
 
 
 def find_tile(kernel: str, rows: int, channels: int, dtype: torch.dtype) -> Tile:
@@ -65,7 +65,7 @@ class Area:
 
 # With eight elements, a thread holds the uint8 argmax of its own 16-bit elements. With sixteen, threads would exchange
 # all nine window cells through shared memory.
-DEFAULT_AREA = Area(2, 4, 64, 2)
+DEFAULT_AREA = Area(height=2, width=4, columns=64, warps=2)
 
 
 def find_area(kernel: str, signature: tuple[int, ...], dtype: torch.dtype) -> Area:
@@ -109,10 +109,12 @@ def choose_default_reduction_sizes(rows: int, channels: int, tensors: int) -> Re
     """Return the sizes that were fastest on an H200; `tensors` is the number of tensors that the kernel reads."""
     elements = rows * channels
     if tensors > 1 and elements >= 20_000_000:
-        return ReductionSizes(32, 64, 8, 4, 64)
+        return ReductionSizes(32, 64, warps=8, each=4, registers=64)
     if elements >= (20_000_000 if channels >= 256 else 50_000_000):
-        return ReductionSizes(32, 64, 4, 6, 80)
-    return ReductionSizes(32, 64, 4, 4) if channels >= 512 else ReductionSizes(64, 64, 8, 2)
+        return ReductionSizes(32, 64, warps=4, each=6, registers=80)
+    if channels >= 512:
+        return ReductionSizes(32, 64, warps=4, each=4)
+    return ReductionSizes(64, 64, warps=8, each=2)
 
 
 def find_reduction_sizes(kernel: str, rows_x: Tensor, tensors: int) -> ReductionSizes:

@@ -15,6 +15,7 @@ from viaduct.reporting.figures import format_fixed, format_share
 from viaduct.reporting.line_chart import COLOURS
 
 MAX_BOXES = 1200
+"""Boxes that are drawn, for the size of the page."""
 MAX_ROWS = 400
 """Rows of the table; it lists the largest boxes."""
 MAX_DEPTH = 24

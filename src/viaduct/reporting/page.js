@@ -3,6 +3,9 @@
 // `page` has the helpers for the scripts of larger parts (virtual_table.js, scatter_chart.js, …).
 "use strict";
 const page = (() => {
+  const COLOURS = 6; // as in line_chart.py
+  const NEAR = 0.06; // fraction of the axis within which a read-out shows a series' nearest point
+
   // Take the namespace of SVG from the browser, so that the page contains no address.
   const sample = document.createElement("template");
   sample.innerHTML = "<svg></svg>";
@@ -161,6 +164,7 @@ const page = (() => {
 
   // Charts ------------------------------------------------------------------------------------------------------
 
+  // Index of the value nearest to x; -1 without values.
   function nearest(values, x) {
     let best = -1;
     values.forEach((value, index) => {
@@ -201,7 +205,7 @@ const page = (() => {
       readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${formatNumber(x)}`));
       data.series.forEach((series, position) => {
         const found = nearest(series.x, x);
-        const near = found >= 0 && Math.abs(reader.share(series.x[found]) - share) < 0.06;
+        const near = found >= 0 && Math.abs(reader.share(series.x[found]) - share) < NEAR;
         readout.append(entry(series, position, near ? found : -1, x));
         if (near && reader.hasPlace(series.y[found])) crosshair.append(dot(series, position, found));
       });
@@ -216,11 +220,11 @@ const page = (() => {
 
     function dot(series, position, index) {
       const [cx, cy] = [reader.share(series.x[index]), reader.height(series.y[index])].map((share) => `${share * 100}%`);
-      return draw("circle", { class: `line-${position % 6}`, cx, cy, r: 4.5 });
+      return draw("circle", { class: `line-${position % COLOURS}`, cx, cy, r: 4.5 });
     }
 
     function entry(series, position, index, x) {
-      const element = make("div", `entry line-${position % 6}`);
+      const element = make("div", `entry line-${position % COLOURS}`);
       const elsewhere = index >= 0 && series.x[index] !== x ? ` at ${formatNumber(series.x[index])}` : "";
       const name = make("span", "", series.name);
       name.append(make("span", "aside", elsewhere));
@@ -302,5 +306,5 @@ const page = (() => {
 
   offerThemes();
   offerControls(document);
-  return { offerControls, make, breakable, draw, formatNumber, addReadout, placeReadout, offerKeys, collator, NEXT };
+  return { offerControls, make, breakable, draw, formatNumber, addReadout, placeReadout, offerKeys, nearest, collator, NEXT, COLOURS, NEAR };
 })();

@@ -159,6 +159,7 @@ class RunLine:
 
 
 def is_finite_number(value: AxisValue) -> bool:
+    # The difference of two numbers beyond 1e300 may overflow.
     return not isinstance(value, bool) and is_number(value) and abs(float(value)) < 1e300
 
 

@@ -1,20 +1,12 @@
 // Curves of many runs: checkboxes that show and hide runs in every chart of the page, and a read-out.
 // `page.runChoice` has the choice for all parts, also for those that live.js replaces.
 (() => {
-  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, nearest, formatNumber, COLOURS, NEAR } = page;
   const MOST_READ = 12; // lines in the read-out
   const choice = { off: new Set(), filtered: new Set() };
   page.runChoice = choice;
   const isShown = (name) => !choice.off.has(name) && !choice.filtered.has(name);
   page.announceRuns = () => document.dispatchEvent(new CustomEvent("viaduct-runs"));
-
-  function nearestIndex(values, x) {
-    let best = 0;
-    values.forEach((value, index) => {
-      if (Math.abs(value - x) < Math.abs(values[best] - x)) best = index;
-    });
-    return best;
-  }
 
   function offerBoxes(chart, names) {
     chart.querySelectorAll(".run-choice li").forEach((item) => {
@@ -76,9 +68,9 @@
       const shown = data.series.map((series, place) => ({ series, place })).filter(({ series }) => isShown(series.name) && series.x.length);
       readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${formatNumber(stops[index])}`));
       shown.slice(0, MOST_READ).forEach(({ series, place }) => {
-        const found = nearestIndex(series.x, stops[index]);
-        const near = Math.abs(series.x[found] - stops[index]) <= 0.06 * (high - low);
-        const entry = make("div", `entry line-${place % 6}`, series.name);
+        const found = nearest(series.x, stops[index]);
+        const near = Math.abs(series.x[found] - stops[index]) <= NEAR * (high - low);
+        const entry = make("div", `entry line-${place % COLOURS}`, series.name);
         const value = near ? series.y[found] : undefined;
         entry.append(make("b", "", value === undefined ? "–" : value === null ? "none" : formatNumber(value, { maximumSignificantDigits: 5 }) + unit));
         readout.append(entry);
@@ -98,7 +90,7 @@
 
     surface.addEventListener("pointermove", (event) => {
       const box = surface.getBoundingClientRect();
-      show(nearestIndex(stops, low + ((event.clientX - box.left) / box.width) * (high - low)));
+      show(nearest(stops, low + ((event.clientX - box.left) / box.width) * (high - low)));
     });
     offerKeys(surface, stops.length, () => stop, show, hide);
   }

@@ -1,6 +1,6 @@
 // Stacked bars: a read-out for the bar under the pointer or selected by arrow keys, and a choice of the group.
 (() => {
-  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, formatNumber, COLOURS } = page;
 
   function offerBars(view, data, layers, unit, axis) {
     const count = data.labels.length;
@@ -22,7 +22,7 @@
       slot.setAttribute("x", `${(100 * bar) / count}%`);
       surface.append(slot);
       readout.replaceChildren(make("div", "where", `${axis} ${data.labels[bar]}`));
-      layers.forEach((name, layer) => readout.append(entry(`entry line-${layer % 6}`, name, data.layers[layer][bar])));
+      layers.forEach((name, layer) => readout.append(entry(`entry line-${layer % COLOURS}`, name, data.layers[layer][bar])));
       const sum = data.layers.reduce((total, layer) => total + (layer[bar] ?? 0), 0);
       readout.append(entry("total", "together", sum));
       if (data.longest.length) readout.append(entry("total", "longest of these", data.longest[bar]));

@@ -19,7 +19,9 @@ from viaduct.reporting.figures import round_digits
 from viaduct.reporting.line_chart import COLOURS
 
 MAX_BARS = 180
+"""With more bars than this in a group, neighbours are joined."""
 MAX_GROUPS = 32
+"""Groups beyond this number are not drawn, which a note says."""
 MAX_SPACED_BARS = 90
 """With more bars than this, there are no gaps between them."""
 MAX_LABELS = 10

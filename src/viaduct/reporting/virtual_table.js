@@ -311,6 +311,7 @@
       const blocks = [...(details[row] ?? [])];
       const grid = make("div", "blocks");
       const cells = columns.slice(pinned).map((column) => [column.name, column.text(row)]).filter(([, text]) => text !== "" && text !== MISSING);
+      // The first row of the file has the headings.
       if (data.download) blocks.push({ kind: "link", text: `row ${row + 2} of ${data.download}`, address: data.download });
       const ofKind = (...kinds) => blocks.filter((block) => kinds.includes(block.kind));
       const line = make("p", "links");

@@ -102,9 +102,9 @@ def diagnose(losses: Sequence[float | None], rates: Sequence[float | None] | Non
         qualifier = " with a high rate" if rates is not None else ""
         text = f"The curve has {len(values)} values{qualifier}; {MIN_VALUES} are needed to see its shape."
         return Diagnosis("cannot say", text)
-    diagnosis = read_shape(measure(values), may_decay=rates is None)
+    diagnosis = judge_shape(measure_curve(values), may_decay=rates is None)
     if diagnosis.kind == "cannot say" and rates is not None and len(finite) > len(values):
-        whole_curve = read_shape(measure(finite), may_decay=True)
+        whole_curve = judge_shape(measure_curve(finite), may_decay=True)
         return whole_curve if whole_curve.kind == "good" else diagnosis
     return diagnosis
 
@@ -133,7 +133,7 @@ def select_high_rates(losses: Sequence[float | None], rates: Sequence[float | No
     return [loss for loss in losses[begin:end] if loss is not None and math.isfinite(loss)], ""
 
 
-def measure(values: list[float]) -> Curve:
+def measure_curve(values: list[float]) -> Curve:
     """Return the statistics of a curve of at least MIN_VALUES values."""
     noise = estimate_noise(values)
     count = len(values) // SEGMENTS
@@ -150,7 +150,7 @@ def estimate_noise(values: Sequence[float]) -> float:
     return 1.4826 * median(abs(after - before) for before, after in pairwise(values)) / math.sqrt(2)
 
 
-def read_shape(curve: Curve, may_decay: bool) -> Diagnosis:
+def judge_shape(curve: Curve, may_decay: bool) -> Diagnosis:
     """Return the diagnosis of a curve; `may_decay` is True if its rate may have decayed within it."""
     from_to = f"from {curve.start:.4g} to {curve.end:.4g}"
     figures = {"start": curve.start, "end": curve.end, "noise": curve.noise}
@@ -167,11 +167,11 @@ def read_shape(curve: Curve, may_decay: bool) -> Diagnosis:
         text = f"The loss jumps: {jumps} of {len(curve.values)} values lie far above their neighbours"
         return Diagnosis("too high", f"{text}. The learning rate is too high, or some batches are bad.", figures)
     if not curve.is_change_from_start(curve.fall) and not curve.is_change(curve.segments[0] - curve.end):
-        return read_flat(curve, from_to, figures)
-    return read_fall(curve, from_to, figures, may_decay)
+        return judge_flat(curve, from_to, figures)
+    return judge_fall(curve, from_to, figures, may_decay)
 
 
-def read_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosis:
+def judge_flat(curve: Curve, from_to: str, figures: dict[str, float]) -> Diagnosis:
     """Return the diagnosis of a curve whose fall may be noise, or is too small to count."""
     text = f"The values scatter by {curve.noise:.2g}: {from_to} is not certain to be a fall. Log more steps."
     if abs(curve.fall) <= FLAT * abs(curve.start):
@@ -191,7 +191,7 @@ def count_jumps(curve: Curve) -> int:
     return jumps if jumps >= max(3, MIN_JUMPS * len(values)) else 0
 
 
-def read_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
+def judge_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay: bool) -> Diagnosis:
     """Return the diagnosis of a curve that falls, from its end and the part of the fall in its second half."""
     middle = fmean(curve.segments[4:6])  # the two of the ten segments around the middle
     late = (middle - curve.end) / max(curve.segments[0] - curve.end, 1e-300)  # part of the fall in the second half

@@ -7,6 +7,7 @@ not compared is listed with the reason.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -233,7 +234,7 @@ def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
     return Aspect("final weights", True, "Final weights: same checksum")
 
 
-def name_missing(values: Any) -> str:
+def name_missing(values: Sequence[Any]) -> str:
     """Return `A`, `B` or `A and B`: the runs whose value is None."""
     return " and ".join(name for name, value in zip("AB", values, strict=True) if value is None)
 

@@ -18,7 +18,7 @@ class RunFacts:
     name: str  # name in the table: the path, relative to the folder if only one is searched
     recipe: str
     fields: dict[str, Any]  # values of the recipe's fields by their paths, such as `optimizer.lr`
-    data: str = ""
+    data: str = ""  # last component of the data's path, or the class of the recipe's data if it needs no path
     data_path: str | None = None
     fingerprint: str | None = None  # digest of the training data
     fingerprint_basis: str | None = None  # inputs of the fingerprint, in words

@@ -67,7 +67,7 @@ def open_run(path: Path) -> RunFacts:
     if not path.is_dir():
         problem = "is a file, not a run" if path.exists() else "does not exist"
         raise BadValue(f"{folder!r} {problem}.", "`viaduct runs` lists the runs below runs/.")
-    run, _ = read_run(folder, read_signature(folder), None)
+    run, _ = read_run(folder, read_signature(folder), earlier=None)
     run.name = folder
     set_state(run)
     return run

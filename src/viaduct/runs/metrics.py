@@ -123,6 +123,7 @@ def add_time(digest: MetricsDigest, record: dict[str, Any]) -> None:
 
 def number_or_none(value: object) -> float | None:
     """Return a finite number, None for anything else."""
+    # 1e300: an int may be too large for a float.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return value

@@ -69,7 +69,7 @@ def build_page(
     sections = [build_curves(runs), build_parameters(runs), build_table(runs), build_lineage(runs)]
     if problems:
         rows = [[problem.path, problem.reason] for problem in problems]
-        sections.append(Section("Not listed as runs", "", [Table(("folder", "reason"), rows)]))
+        sections.append(Section("Not listed as runs", parts=[Table(("folder", "reason"), rows)]))
     return Page(
         title,
         count_states(runs),
@@ -223,7 +223,7 @@ def build_table(runs: Sequence[RunFacts]) -> Section:
         DataColumn("hours old", [None if run.changed is None else (now - run.changed) / 3600 for run in runs], width=9),
         DataColumn("why", [run.reason for run in runs], width=30, wraps=True),
     ]
-    return Section("Runs", "", [VirtualTable("runs", columns, f"{len(runs):,} runs")])
+    return Section("Runs", parts=[VirtualTable("runs", columns, f"{len(runs):,} runs")])
 
 
 def build_lineage(runs: Sequence[RunFacts]) -> Section | None:

@@ -158,7 +158,7 @@ def write_range_page(
         name,
         f"{len(losses)} steps with rates from {rates[0]:.2g} to {rates[-1]:.2g}",
         [Tile(label, "-" if value is None else f"{value:.2g}") for label, value in marks.items()],
-        [Section("Loss against rate", "", [LineChart("Loss", "log10 of the learning rate", "loss", series)])],
+        [Section("Loss against rate", parts=[LineChart("Loss", "log10 of the learning rate", "loss", series)])],
         [Callout(tone, format_headline(suggestion), [Remark("Why", suggestion.reason)])],
         kind="learning-rate range test",
     )

@@ -15,7 +15,7 @@ from viaduct.run_files import read_metrics
 from viaduct.runs.choosing import is_on_noise
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping, rank_importance
-from viaduct.runs.table import DASH, format_age, format_percent, format_rate, format_steps
+from viaduct.runs.table import DASH, format_age, format_percent, format_speed, format_steps
 from viaduct.terminal import align_columns, escape_controls
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -61,7 +61,7 @@ def render_facts(run: RunFacts) -> str:
         "steps": f"{format_steps(run)}, epoch {run.epoch:.2f}" if run.epoch is not None else format_steps(run),
         "best top-1": describe_best(run),
         "last top-1": f"{format_percent(run.top1)} %" if run.top1 is not None else None,
-        "images/s": format_rate(run.images_per_s) if run.images_per_s is not None else None,
+        "images/s": format_speed(run.images_per_s) if run.images_per_s is not None else None,
         "command": run.command,
         "damaged": f"{run.damaged_lines:,} lines of metrics.jsonl could not be read" if run.damaged_lines else "",
     }

@@ -33,7 +33,7 @@ def format_row(run: RunFacts, now: float) -> list[str]:
         format_steps(run),
         format_percent(run.best_top1),
         format_percent(run.top1),
-        DASH if run.images_per_s is None else format_rate(run.images_per_s),
+        DASH if run.images_per_s is None else format_speed(run.images_per_s),
         run.state,
         format_age(run.changed, now),
     ]
@@ -47,8 +47,8 @@ def format_percent(fraction: float | None) -> str:
     return DASH if fraction is None else f"{100 * fraction:.2f}"
 
 
-def format_rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+def format_speed(images_per_s: float) -> str:
+    return f"{images_per_s:,.0f}" if images_per_s >= 10 else f"{images_per_s:.2g}"
 
 
 def format_age(changed: float | None, now: float) -> str:
@@ -104,7 +104,7 @@ def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
     """Return runs and problems as JSON, each run with FIELDS, further facts and the fields of its recipe."""
     record = {
         "runs": [build_record(run) for run in runs],
-        "problems": [{"path": problem.path, "reason": problem.reason} for problem in listing.problems],
+        "problems": [vars(problem) for problem in listing.problems],
         "notes": listing.notes,
     }
     return json.dumps(record, indent=1)

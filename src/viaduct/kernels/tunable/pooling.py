@@ -85,7 +85,7 @@ def prepare_sum(random: RandomTensors, count: int, height: int, width: int, chan
 
     def launch() -> list[Tensor]:
         raw = torch.empty_like(view_as_rows(x))
-        terms.launch_sum(saved, (pooled, x), raw, None, None, (count, height, width))
+        terms.launch_sum(saved, (pooled, x), raw, positive=None, signs=None, size=(count, height, width))
         return [raw]
 
     def compute() -> list[Tensor]:

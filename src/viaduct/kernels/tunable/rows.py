@@ -104,7 +104,7 @@ def prepare_sum(random: RandomTensors, rows: int, channels: int) -> LaunchAndRef
     def launch() -> list[Tensor]:
         positive = torch.empty_like(xs[0])
         signs = terms.allocate_signs(positive)
-        terms.launch_sum(saved, images, None, positive, signs, (1, 1, rows))
+        terms.launch_sum(saved, images, raw=None, positive=positive, signs=signs, size=(1, 1, rows))
         return [positive, unpack_signs(signs, channels)]
 
     def compute() -> list[Tensor]:

@@ -57,7 +57,7 @@ def write_search_report(path: Path, outcome: SearchOutcome, importance: dict[str
             [draw_parameter(outcome, dimension) for dimension in outcome.space.dimensions],
         ),
         *build_contours(outcome, importance),
-        Section("Trials", "", [build_trial_table(outcome)]),
+        Section("Trials", parts=[build_trial_table(outcome)]),
         Section("Best trial", f"{outcome.recipe_file}", [Code(outcome.command)]),
     ]
     page = Page(

@@ -61,9 +61,9 @@ def read_results(study: Study, space: Space) -> list[TrialResult]:
     """Return the past runs and the trials of a study, in the order in which they were added."""
     results, number = [], 0
     for trial in study.get_trials(deepcopy=False):
-        past = trial.user_attrs.get(PAST_RUN)
+        past = trial.user_attrs.get(PAST_RUN)  # its run directory
         if past:
-            results.append(read_result(trial, None, past, space))
+            results.append(read_result(trial, number=None, name=past, space=space))
         else:
             results.append(read_result(trial, number, f"trial-{number:03d}", space))
             number += 1

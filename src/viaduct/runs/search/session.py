@@ -222,7 +222,9 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     results = read_results(study, space)
     refuse_failure(results, end)
     verdict = judge_results(results, request.metric, study.direction.name.lower())
-    outcome = SearchOutcome(request, space, study, results, verdict, None, "", end, signal)
+    outcome = SearchOutcome(
+        request, space, study, results, verdict, recipe_file=None, command="", end=end, signal=signal
+    )
     if verdict is None:
         return outcome
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
