@@ -42,6 +42,16 @@ def test_names_meet_in_spite_of_wrappers_and_separators(left: str, right: str) -
     assert {p.matched_by for p in alignment.pairs} == {"name"}
 
 
+def test_too_many_operators_to_pair_by_structure_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = side(tensor(f"left{n}", order=n) for n in range(3))
+    theirs = side(tensor(f"right{n}", order=n) for n in range(3))
+    assert not align(ours, theirs).notes
+    monkeypatch.setattr("viaduct.comparison.structure.MAX_CELLS", 8)
+    alignment = align(ours, theirs)
+    assert {pair.matched_by for pair in alignment.pairs} == {"none"}
+    assert "too many to pair them by structure" in alignment.notes[0]
+
+
 def test_a_prefix_that_a_whole_side_has_is_looked_through() -> None:
     ours = side(tensor(f"resnet_v1/{op}", order=n) for n, op in enumerate(["stem", "block", "head"]))
     theirs = side(tensor(op, order=n) for n, op in enumerate(["stem", "block", "head"]))

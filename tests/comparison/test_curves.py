@@ -94,6 +94,18 @@ def test_two_runs_are_compared_on_their_common_steps(tmp_path: Path) -> None:
     assert "part at step 1:" in curves.headline
 
 
+@pytest.mark.parametrize(("gap_steps", "last"), [(12, 400), (7, 400), (400, 400)])
+def test_the_headline_claims_a_gap_for_the_steps_that_were_checked(gap_steps: int, last: int, tmp_path: Path) -> None:
+    right = falling(1, noise=0.01)
+    left = right + np.where(last - gap_steps < STEPS, 1.0, 0.0)
+    curves = compare_curves(write_run(tmp_path / "a", left), write_run(tmp_path / "b", right))
+    assert curves.first_difference is not None
+    checked = min(10, last - curves.first_difference.step + 1)
+    assert f"stays beyond 2 times the noise of {curves.first_difference.noise:.2g} for {checked} steps or more." in (
+        curves.headline
+    )
+
+
 def test_a_run_without_a_loss_is_refused(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(BadData, match="holds no loss"):

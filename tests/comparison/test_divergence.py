@@ -141,6 +141,8 @@ def test_a_prediction_explains_the_share_of_the_difference_that_it_removes() -> 
     assert explained_share(right - 5.0, both) == 0.0, "worse than no prediction"
     assert explained_share(right + 0.75, both) == pytest.approx(0.75)
     assert explained_share(right, ArrayPair(right, right)) == 0.0, "there is nothing to explain"
+    half = np.where(np.arange(100) < 50, np.nan, right + 1.0)
+    assert explained_share(half, both) == pytest.approx(1 - 0.5**0.5), "a prediction of NaN explains nothing"
     masks = ArrayPair(np.array([True, False]), np.array([False, False]))
     assert explained_share(np.array([True, False]), masks) == 1.0
     counts = ArrayPair(np.array([1, 2], np.uint8), np.array([2, 2], np.uint8))

@@ -33,6 +33,32 @@ def test_inputs_that_could_not_be_compared_are_not_reported_to_agree() -> None:
     assert builder.judge().origins[0].why.endswith("none of its inputs is bad; 1 of 2 could not be compared")
 
 
+def test_modules_within_a_call_that_could_not_be_compared_are_not_reported_to_agree() -> None:
+    builder = ComparisonBuilder()
+    x, inner, result = (builder.normal(2, 8, 6, 6) for _ in range(3))
+    builder.add("block.conv", None, inner, order=1)
+    builder.add("block", x, x, "input", order=2)
+    builder.add("block", add_noise(result), result, order=2)
+    why = builder.judge().origins[0].why
+    assert why.endswith("of a module within it is bad; 1 of 2 could not be compared")
+
+
+@pytest.mark.parametrize("edges", [None, {"second": ["unknown"]}])
+def test_a_bad_input_in_the_middle_is_the_networks_only_if_the_dump_shows_what_feeds_it(
+    edges: dict[str, list[str]] | None,
+) -> None:
+    builder = ComparisonBuilder()
+    x, first, between, last = (builder.normal(2, 8, 6, 6) for _ in range(4))
+    builder.add("first", x, x, "input", order=1)
+    builder.add("first", first, first, order=1)
+    builder.add("second", add_noise(between), between, "input", order=2)
+    builder.add("second", add_noise(last), last, order=2)
+    origin = builder.judge(edges).origins[0]
+    assert origin.op == "second"
+    assert (origin.kind, origin.are_inputs_known) == (("operator", False) if edges is None else ("input", True))
+    assert ("input pipeline" in origin.why) is (edges is not None)
+
+
 def test_without_inputs_the_edges_tell_what_an_operator_was_given() -> None:
     builder = ComparisonBuilder()
     add_chain(builder, 0, 0.2, 0.2, inputs=False)
@@ -244,6 +270,7 @@ def test_a_gradient_that_goes_wrong_between_two_operators_is_not_put_to_the_loss
     origin = builder.judge().origins[0]
     assert (origin.op, origin.kind) == ("conv", "operator")
     assert "loss" not in origin.why
+    assert origin.why.endswith("the gradients that it is computed from differ by 0 at most")
 
 
 @pytest.mark.parametrize(("forward", "origins"), [(8e-5, 0), (0.0, 1)])

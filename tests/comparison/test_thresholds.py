@@ -83,6 +83,12 @@ def test_the_result_of_each_edge_case(case: str, result: str) -> None:
     assert judge_pair(*NEVER_GOOD[case]())[0] == result
 
 
+def test_a_norm_that_counts_as_zero_is_not_called_all_zero() -> None:
+    values = np.linspace(1, 2, 8)
+    assert judge_pair(0 * values, values) == ("bad", "the left side is all zero, the other is not")
+    assert judge_pair(values, 1e-18 * values)[1].startswith("the right side is almost zero (norm 4")
+
+
 def test_a_flagged_row_is_bad_when_its_finite_rest_is() -> None:
     left, right = spoil_value(3, np.nan), spoil_value(3, np.nan)
     assert judge_pair(left * 2, right)[0] == "bad"

@@ -24,7 +24,7 @@ from viaduct.comparison.naming import WRAPPERS
 from viaduct.comparison.readers.listing import join_some
 from viaduct.comparison.records import INSERTED, MatchedBy, Pair, Role, StoredDump, StoredTensor
 from viaduct.comparison.rules import Rules, read_rules
-from viaduct.comparison.structure import UnmatchedCall, align_operators
+from viaduct.comparison.structure import UnmatchedCall, align_operators, can_align
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
@@ -38,6 +38,8 @@ GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 @dataclass(frozen=True)
 class Alignment:
+    """Result of `align`."""
+
     pairs: list[Pair]  # in order of execution, with every tensor that the rules do not ignore
     notes: tuple[str, ...] = ()  # for the user: unmatched steps, ambiguous names, ignored tensors
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # left operator -> the operators that feed it
@@ -55,7 +57,7 @@ class OrderedPair(NamedTuple):
 class StepPairing:
     """Pairing of one step of one rank: the tensors that have no partner yet, and the pairs so far.
 
-    The pairs get their group numbers in `number_groups`.
+    The pairs get their group numbers in `number_groups`; until then they have the number 0.
     """
 
     left: list[StoredTensor]
@@ -147,7 +149,10 @@ def align(
 
 
 def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str]) -> list[StepPairing]:
-    """Match steps and ranks by number; if both sides have a single one, these are matched whatever their numbers."""
+    """Match steps and ranks by number; if both sides have a single one, these are matched whatever their numbers.
+
+    Step s of the left belongs to step s + `offset` of the right.
+    """
     ours, theirs = (_group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right))
     steps = _match_numbers({step for step, _ in ours}, {step for step, _ in theirs}, offset, "step", notes)
     ranks = _match_numbers({rank for _, rank in ours}, {rank for _, rank in theirs}, 0, "rank", notes)
@@ -295,7 +300,7 @@ def _normalise(name: str) -> str:
 
 
 def _split_name(name: str) -> list[str]:
-    """Split a name at its separators, and remove the parts that wrappers add."""
+    """Split a name at its separators, and remove the parts that wrappers such as torch.compile add."""
     parts = [part for part in _SEPARATORS.split(name) if part]
     # "module" is removed at the beginning only: an inner module of a network may have this name.
     while len(parts) > 1 and parts[0] in ("module", *WRAPPERS):
@@ -317,15 +322,24 @@ def _find_common_prefixes(pairing: StepPairing) -> list[str]:
 # By structure.
 
 
-def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
-    """Match operators without any matched tensor, by their structure and by the matched operators around them."""
+def match_by_structure(pairing: StepPairing, is_ordered: bool) -> None:
+    """Match operators without any matched tensor, by their structure and by the matched operators around them.
+
+    `is_ordered`: both dumps record the order of execution.
+    """
     matched = [(pair.left, pair.right) for pair, _, _ in pairing.ordered_pairs if pair.left and pair.right]
     orders = sorted({left.order for left, _ in matched})
     position_of_order = {order: position for position, order in enumerate(orders, 1)}
     ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in matched])
     theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in matched])
+    if not can_align(len(ours), len(theirs)):
+        pairing.add_note(
+            f"{len(ours):,} operators of the left and {len(theirs):,} of the right have no counterpart by name; these "
+            "are too many to pair them by structure"
+        )
+        return
     paired: list[StoredTensor] = []
-    for match in align_operators(ours, theirs, ordered):
+    for match in align_operators(ours, theirs, is_ordered):
         for left, right in _pair_slots(ours[match.left], theirs[match.right]):
             pairing.add_match(left, right, "structure", match.confidence)
             paired += [left, right]
@@ -445,4 +459,4 @@ def select_edges(
     return {
         names.get(op, op): tuple(names.get(producer, producer) for producer in producers)
         for op, producers in right.edges.items()
-    }  # fmt: skip
+    }

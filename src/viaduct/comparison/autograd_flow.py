@@ -16,7 +16,7 @@ from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
 Edge: TypeAlias = tuple[Node, int]  # a tensor in the graph: the node that computed it, and the number of its output
-MAX_NODES = 20_000  # of one walk through the graph, which ends there, whatever it has found
+MAX_NODES = 20_000  # visited in one walk through the graph; then the walk ends, and what it has not found is missing
 
 
 def find_edge(tensor: Tensor) -> Edge | None:
@@ -62,7 +62,9 @@ class TensorProducers:
 
     def _find_producer(self, tensor: Tensor) -> str | None:
         """Return the module that returned a tensor without an edge, if the tensor was not written to since."""
-        reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
+        if id(tensor) not in self._by_tensor:
+            return None
+        reference, version, op = self._by_tensor[id(tensor)]
         return op if reference() is tensor and version == tensor._version else None
 
 

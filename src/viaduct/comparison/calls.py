@@ -59,7 +59,7 @@ class RankStep:
         return self.inner_calls.get(call.op, ())
 
     def producing_calls(self, call: Call) -> list[Call]:
-        """Return the earlier calls whose outputs this one reads."""
+        """Return the earlier calls whose outputs this one may read: edges name operators, not their calls."""
         others = (other for op in self.producers.get(call.op, ()) for other in self.calls_by_op.get(op, ()))
         return [other for other in others if other.order <= call.order and other is not call]
 

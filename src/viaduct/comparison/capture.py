@@ -147,7 +147,10 @@ def explain_unreadable(tensor: Tensor) -> str:
 
 
 def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
-    """Copy a tensor, from a GPU asynchronously, and return a function that returns the copy as a C-ordered array."""
+    """Copy a tensor, from a CUDA device asynchronously; return a function that returns the copy as a C-ordered array.
+
+    `owned`: nobody else will write to it, so a contiguous tensor on the CPU is not copied.
+    """
     source = view_bits(tensor.detach().resolve_conj().resolve_neg())
     is_bfloat16 = tensor.dtype == torch.bfloat16
     if source.device.type == "cpu":
@@ -169,7 +172,7 @@ def view_bits(tensor: Tensor) -> Tensor:
 
 
 def as_array(tensor: Tensor, is_bfloat16: bool, wait: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
-    """Wait for the copy and return it as a NumPy array, bfloat16 as uint16."""
+    """Wait for the copy and return it as a NumPy array, bfloat16 as uint16 (`view_bits` returned it as int16)."""
     wait()
     array = tensor.numpy()
     return array.view(np.uint16) if is_bfloat16 else array

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 # Elements of a piece: so many that calling NumPy costs little (with 8,192 it was 40 % of the time), and so few that
 # buffers (half a megabyte) stay in the cache.
 CHUNK = 65536
-LARGE_INTEGERS = ("int64", "uint64")
+LARGE_INTEGERS = ("int64", "uint64")  # float64 does not hold all of them
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _HALF_TO_SINGLE = np.float32(2.0**112)  # changes the exponent's bias from 15 to 127, also of subnormals
@@ -56,6 +56,7 @@ class Piece:
     as_float64: Floats  # for sums
 
     def take_first(self, size: int) -> Piece:
+        """Return the first `size` elements."""
         return self if size == self.raw.size else Piece(self.raw[:size], self.as_float[:size], self.as_float64[:size])
 
 

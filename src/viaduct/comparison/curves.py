@@ -1,8 +1,8 @@
 """Comparison of two runs without dumps: the first step from which their loss curves differ by more than noise.
 
 The noise of a curve is measured from its own steps, in a running window. The curves differ from the first step on from
-which their smoothed difference keeps its sign and stays beyond the noise of both. Runs with other batches differ for a
-few steps and agree again, which does not count.
+which their smoothed difference keeps its sign and stays beyond twice the noise of both for APART_STEPS steps, or up to
+the end. Runs with other batches differ for fewer steps and agree again, which does not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOISE_WINDOW = 31  # steps around each step from which its noise is measured
 MIN_NOISES = 2.0  # a smoothed difference counts if it is larger than this many times the noise of the step
 APART_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
 MIN_STEPS = 5  # fewer steps cannot tell a difference from noise
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30  # of metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FirstDifference:
     step: int
     left: float
     right: float
-    noise: float  # of the difference, at that step
+    noise: float  # of the difference at that step: the root of the sum of both curves' squared noises
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,12 @@ class CurveComparison:
         values = f"{first.left:.4g} on the left, {first.right:.4g} on the right"
         if not math.isfinite(first.left - first.right):
             return f"the loss curves part at step {first.step}: {values}."
-        gap = f"the gap of {first.left - first.right:+.3g} stays beyond the noise of {first.noise:.2g}"
+        gap, noise = (
+            f"the gap of {first.left - first.right:+.3g}",
+            f"{MIN_NOISES:g} times the noise of {first.noise:.2g}",
+        )
+        steps = min(APART_STEPS, int((self.steps >= first.step).sum()))  # as many as were checked
+        gap = f"{gap} stays beyond {noise} for {steps} steps or more"
         return f"the loss curves part at step {first.step}: {values}; {gap}."
 
     def _describe_uncompared(self) -> str:

@@ -19,6 +19,7 @@ ADVICE = (
 
 def write_curves_report(path: Path, curves: CurveComparison) -> None:
     first = curves.first_difference
+    # A log counts steps from 1, a dump from 0.
     remarks = [] if first is None else [Remark("What to try", ADVICE.format(step=max(0, first.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
     both = [Series("left", curves.steps, curves.left_loss), Series("right", curves.steps, curves.right_loss)]

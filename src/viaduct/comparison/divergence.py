@@ -21,8 +21,8 @@ from viaduct.comparison.records import Array, Origin, Pair, Role, Row, StoredTen
 from viaduct.comparison.storage import open_tensor
 from viaduct.errors import ViaductError
 
-MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
-MAX_SLICES = 4096  # of a tensor whose slices may be in another order: all pairs of slices are compared
+MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads; of larger tensors only the leading slices
+MAX_SLICES = 4096  # of a tensor in which another order of slices is sought: all pairs of slices are compared
 ENOUGH_BY_ORDER = 0.9  # share of the difference that another order of slices must explain at least
 WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # these tensors have a weight's shape
 Opener = Callable[[StoredTensor], Array]
@@ -63,6 +63,11 @@ class Divergence:
     @property
     def op_type(self) -> str:
         return self.row.tensor.op_type
+
+    @property
+    def right_order(self) -> int:
+        """Return the origin's position in the right side's order of execution, to compare it with right-only rows."""
+        return (self.row.pair.right or self.row.tensor).order
 
     @property
     def step_rows(self) -> list[Row]:
@@ -152,7 +157,7 @@ def load_pair(pair: Pair, open_: Opener) -> ArrayPair | None:
 
 
 def select_leading_slices(shape: tuple[int, ...]) -> Any:
-    """Return the index that selects at most MAX_ELEMENTS elements, as whole slices (at least one) along axis 0."""
+    """Return the index that selects at most MAX_ELEMENTS elements, but at least one whole slice along axis 0."""
     size = math.prod(shape)
     if size <= MAX_ELEMENTS:
         return ...
@@ -211,7 +216,11 @@ def fit_line(x_CN: Array, y_CN: Array) -> tuple[Array, Array]:
 def explained_share(prediction: Array, arrays: ArrayPair) -> float:
     """Return the share of the difference that a prediction of the left side removes, at least 0."""
     left = arrays.left.astype(np.float64)  # NumPy cannot subtract booleans, and unsigned integers wrap around
-    before, after = rms(left - arrays.right), rms(left - prediction)
+    difference, remaining = left - arrays.right, left - prediction
+    known = np.isfinite(difference)
+    # Where the prediction is not finite, it explains nothing.
+    remaining = np.where(np.isfinite(remaining), remaining, difference)[known]
+    before, after = rms(difference[known]), rms(remaining)
     return max(0.0, 1 - after / before) if 0 < before < math.inf else 0.0
 
 

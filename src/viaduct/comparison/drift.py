@@ -21,22 +21,22 @@ from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}  # what a dump of each --level holds
-Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # wraps the measured pairs; gets their number too
+Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # wraps the measured pairs; the int is their number
 ChooseThresholds = Callable[[Pair], Thresholds | None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a comparison. `thresholds` None: defaults by dtype."""
+    """Options of a comparison."""
 
-    graph: Path | None = None
-    graph_right: Path | None = None
-    rules: Path | None = None
-    steps: Steps | None = None
-    only: str = ""  # patterns of operator names, separated by commas
-    thresholds: Thresholds | None = None
-    kld: KldVariant = "book"
-    workers: int | None = None  # processes that measure
+    graph: Path | None = None  # compiled graph of the left side
+    graph_right: Path | None = None  # of the right side
+    rules: Path | None = None  # the user's rules for pairing operators (rules.py)
+    steps: Steps | None = None  # None: all
+    only: str = ""  # patterns of operator names, separated by commas; empty: all
+    thresholds: Thresholds | None = None  # None: defaults by dtype
+    kld: KldVariant = "book"  # variant of the KL divergence
+    workers: int | None = None  # processes that measure; None: one for each core if that is worth it
     threshold_source: str = ""  # for the page: where the thresholds come from, if each pair has its own
 
 
@@ -104,7 +104,7 @@ def compare_pairs(
 
 
 def require_same_level(left: StoredDump, right: StoredDump) -> None:
-    """Raise BadValue if only one dump is of operators: its tensors would be paired with unrelated ones by shape."""
+    """Raise BadValue if one dump is of operators and one of modules: by shape unrelated tensors would be paired."""
     ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
     if ours and theirs and ours != theirs:
         raise BadValue(
@@ -113,9 +113,8 @@ def require_same_level(left: StoredDump, right: StoredDump) -> None:
         )
 
 
-def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
+def select_pairs(pairs: list[Pair], options: Options) -> list[Pair]:
     """Return the pairs of the selected steps and operators; raise an error if there are none."""
-    pairs = list(pairs)
     steps = {tensor.step for pair in pairs for tensor in (pair.left, pair.right) if tensor is not None}
     if options.steps is not None and not any(step in options.steps for step in steps):
         available = ", ".join(map(str, sorted(steps)))

@@ -58,7 +58,10 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may be added during the step: a script's are found when it calls them."""
+    """One step that is being dumped. Networks may be added during the step: a script's are found when it calls them.
+
+    `evaluations`: passes without gradients are dumped too. `taps`: of a compiled network, which has no hooks.
+    """
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class StepDump:
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
     def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the gradients. Until `end_update`, nothing else is recorded."""
+        """Record the gradients of an optimizer's weights. Until `end_update`, nothing else is recorded."""
         self.recorder.paused = True
         self.parameter_recorder.record(optimizer, "gradient")
 
@@ -164,8 +167,11 @@ class Dump(DumpBase):
     A step ends with the step of an optimizer that holds weights of the network. Without an optimizer, call `step()`;
     after an optimizer's step it does nothing. Passes without gradients are dumped until an optimizer has stepped; later
     ones count as evaluations, which are not dumped. With `evaluations` True passes without gradients are always dumped,
-    with False never. `weights`: the module that holds the optimizer's weights, if it is not `model`. A folder with
-    steps is refused, unless `force` is set: then these steps stay, except those that are dumped again.
+    with False never. A folder with steps is refused, unless `force` is set: then these steps stay, except those that
+    are dumped again.
+
+    `weights`: the module that holds the optimizer's weights, if it is not `model`. `settings`: further entries of the
+    index's settings. `first_step`: number of the first step. `compiled`: the network runs by `wrap_compiled`.
     """
 
     def __init__(
@@ -333,7 +339,7 @@ def describe_tf32(device: torch.device) -> str:
 
 
 def require_no_steps(folder: Path, rank: int, ranks: int) -> None:
-    """Raise BadRun for a folder that already holds steps: two runs in one folder would be compared as one."""
+    """Raise BadRun for a folder that already holds steps of this rank: two runs would be compared as one."""
     steps = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
     if steps:
         raise BadRun(

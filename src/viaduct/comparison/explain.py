@@ -22,7 +22,7 @@ ADVICE = (
     "No operator stands out: perhaps the formats or the order of sums differ. If this precision is meant, give "
     "thresholds for it (--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
-MIN_LAYERS = 6  # outputs that differ; with fewer it is not known whether errors are amplified
+MIN_LAYERS = 6  # number of outputs that differ; with fewer it is not known whether errors are amplified
 MIN_AMPLIFICATION = 100.0  # errors of this many times the sum of equal roundings are amplified
 AMPLIFICATION_ADVICE = (
     "No operator stands out: the layers seem to enlarge what comes in, one after the other. Look at residual branches "
@@ -70,7 +70,7 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
 def explain_accumulation(judgement: Judgement) -> Explanation:
     """Return the explanation if errors grow without a single origin."""
     low, high = judgement.error_range or (0.0, 0.0)
-    grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
+    grows = f"the error grows from {low:.2g} to {high:.2g} of the golden size"
     evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
     if judgement.weight_drift is not None:
         return explain_drift(judgement.weight_drift, evidence)
@@ -95,8 +95,8 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
         return None
     factor = (late / early) ** (1 / max(1, errors.index(late)))  # from one output to the next
     evidence = (
-        f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times a "
-        f"layer; rounding that only adds up would give about {len(errors) * early:.2g} at most"
+        f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {factor:.3g} times an "
+        f"output; rounding that only adds up would give about {len(errors) * early:.2g} at most"
     )
     return Cause(amplifying_structure.NAME, evidence, AMPLIFICATION_ADVICE, confidence=0.85)
 

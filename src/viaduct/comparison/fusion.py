@@ -252,7 +252,7 @@ def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
 
 
 def find_left_layout(tensor: StoredTensor, node: Node) -> str:
-    """Return the layout of a left tensor, from the dump or from the graph."""
+    """Return the layout of a left tensor, from the dump or else from the graph; empty if neither states it."""
     if tensor.layout:
         return tensor.layout
     layouts = node.input_layouts if tensor.role == "input" else tuple(output.layout for output in node.outputs)

@@ -11,7 +11,7 @@ from viaduct.comparison.records import Array
 MIN_VALUES = 5  # distinct values; fewer may lie on a grid of equal steps by chance
 MAX_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
 MAX_DISTANCE = 0.02  # of a value from the grid of equal steps, in steps
-STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
+STORAGE_ERROR = 2.0**-22  # relative error allowed for a grid value that is stored as float32; one rounding is 2^-24
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FloatFormat:
         return np.where(np.abs(rounded) > self.largest, np.copysign(np.inf, rounded), rounded)
 
     def contains_all(self, values: Array) -> bool:
-        """Return True if every finite value is a number of this format."""
+        """Return True if every finite value is a number of this format, and there is one."""
         finite = values[np.isfinite(values)]
         return bool(finite.size) and bool(np.array_equal(self.round(finite), finite))
 

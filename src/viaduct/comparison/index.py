@@ -33,7 +33,7 @@ FORMAT = "viaduct dump"
 VERSION = 1
 HINT = "Was the copy cut short? Copy the folder again, or dump again."
 MAX_BYTES = 256 << 20  # more than an index of a million tensors has
-Number = Annotated[int, Ge(0)]
+Number = Annotated[int, Ge(0)]  # an index, a count, or a number of bytes
 
 
 class Statistics(dict[str, float]):
@@ -50,7 +50,10 @@ class Statistics(dict[str, float]):
 
 @dataclass
 class Entry:
-    """One tensor. The capture fills in dtype, shape, file and fault; the writer bytes, crc32 and statistics."""
+    """One tensor. The capture fills in dtype, shape, file and fault; the writer bytes, crc32 and statistics.
+
+    If only statistics are dumped, the capture computes them and the entry has no file.
+    """
 
     op: str
     type: str

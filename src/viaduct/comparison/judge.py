@@ -142,7 +142,10 @@ def find_candidates(step: RankStep) -> list[Candidate]:
 
 
 def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
-    """Return the first call whose inputs are equal up to rounding and whose output, though not bad, is far from it."""
+    """Return the first call with inputs that are equal up to rounding and an output that, though not bad, is not.
+
+    It is a list of one candidate, or an empty one. `before`: only calls before this position are searched.
+    """
     for call in step.calls:
         outputs, inputs = call.row_indices.get("output", []), list_input_rows(step, call)
         if call.order >= before or not outputs or not inputs:
@@ -167,6 +170,7 @@ def find_wrong_parameters(step: RankStep) -> list[Candidate]:
 
 
 def find_wrong_updates(step: RankStep) -> list[Candidate]:
+    """Return the candidates for bad updates. `find_candidates` gets here only if no weight or gradient is bad."""
     return [
         make_candidate(step, [index], "parameter", explain_update(step, step.rows[index].tensor))
         for index in step.updates
@@ -244,9 +248,19 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
     known = list_input_rows(step, call)
     input_error = step.largest_error([*known, *list_output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
-    why = describe_output(step, bad[0], known, bool(parts))
-    are_known = bool(known) and all(step.rows[row].is_compared for row in known)
+    inner = [index for part in parts for role in FORWARD_ROLES for index in part.row_indices.get(role, ())]
+    why = describe_output(step, bad[0], known, inner)
+    are_known = is_each_compared(step, known)
     return make_candidate(step, bad, "operator", why, input_error=input_error, order=order, are_inputs_known=are_known)
+
+
+def is_each_compared(step: RankStep, row_indices: Sequence[int]) -> bool:
+    """Return True if there are rows, and all of them were compared."""
+    return bool(row_indices) and not count_uncompared(step, row_indices)
+
+
+def count_uncompared(step: RankStep, row_indices: Sequence[int]) -> int:
+    return sum(not step.rows[index].is_compared for index in row_indices)
 
 
 def list_input_rows(step: RankStep, call: Call) -> list[int]:
@@ -254,15 +268,17 @@ def list_input_rows(step: RankStep, call: Call) -> list[int]:
     return call.row_indices.get("input") or list_output_rows(step.producing_calls(call))
 
 
-def describe_output(step: RankStep, index: int, known: Sequence[int], has_parts: bool) -> str:
-    """Describe the error of an output and of its inputs (`known`). `has_parts`: there are modules within the call."""
+def describe_output(step: RankStep, index: int, known: Sequence[int], inner: Sequence[int]) -> str:
+    """Describe the error of an output, of its inputs (`known`) and of the tensors of modules within it (`inner`)."""
     differs = f"its {step.rows[index].tensor.role} differs by {compute_error(step.rows[index]):.2g} of the golden size"
     if not known:
         return f"{differs}; the dump does not tell whether its inputs were good"
-    if uncompared := sum(not step.rows[row].is_compared for row in known):
-        return f"{differs}, while none of its inputs is bad; {uncompared} of {len(known)} could not be compared"
-    inside = " and all modules within it" if has_parts else ""
-    return f"{differs}, while its inputs{inside} agree (largest difference {step.largest_error(known):.2g})"
+    if uncompared := count_uncompared(step, [*known, *inner]):
+        inside = " and no tensor of a module within it" if inner else ""
+        total = len(known) + len(inner)
+        return f"{differs}, while none of its inputs{inside} is bad; {uncompared} of {total} could not be compared"
+    inside = " and all modules within it" if inner else ""
+    return f"{differs}, while its inputs{inside} agree (largest difference {step.largest_error([*known, *inner]):.2g})"
 
 
 def find_rounding_unit(row: Row) -> float:
@@ -283,7 +299,7 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 
 
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
-    """Return the candidate for a bad input: the call that produced it, the module around it, or the network's input."""
+    """Return the candidate for a bad input: its producer, the module around it, the network's input, or the call."""
     producing = sorted(step.producing_calls(call), key=lambda other: other.order)
     unseen = [
         other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
@@ -302,16 +318,31 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
             f"own code, just before {call.op}"
         )
     elif producing:
-        agreeing = "nothing that feeds it is bad" if unseen else "all that feeds it agrees"
-        op, why = call.op, f"{differs}, though {agreeing}: something between them is different"
-    else:
+        op, why = call.op, f"{differs}, though nothing that feeds it is bad: something between them is different"
+    elif is_network_input(step, call, around):
         return explain_network_input(step, call, around, bad)
-    outputs = list_output_rows(producing)
-    if not outputs:  # take the last earlier call that has some
-        before = [other for other in step.calls if other.order < call.order and list_output_rows([other])]
-        outputs = list_output_rows(before[-1:])
-    error = step.largest_error(outputs)
-    return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=call.order - 0.5)
+    else:
+        op, why = call.op, f"{differs}, though no output before it is bad; the dump does not tell what feeds it"
+    outputs = list_output_rows(producing) or list_last_output_rows(step, call)
+    error, is_known = step.largest_error(outputs), bool(producing or healthy)
+    order = call.order - 0.5
+    return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=order, are_inputs_known=is_known)
+
+
+def list_last_output_rows(step: RankStep, call: Call) -> list[int]:
+    """Return the output rows of the last call before this one that has some."""
+    before = [other for other in step.calls if other.order < call.order and list_output_rows([other])]
+    return list_output_rows(before[-1:])
+
+
+def is_network_input(step: RankStep, call: Call, around: Sequence[Call]) -> bool:
+    """Return True if the bad input of a call, which no known operator feeds, is an input of the network.
+
+    So it is if a module around the call has a bad input too, if the dump shows what feeds the operators, or if no
+    operator ran before.
+    """
+    is_bad_around = any(step.bad_rows(other, "input") for other in around)
+    return is_bad_around or bool(step.producers) or not list_last_output_rows(step, call)
 
 
 def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
@@ -370,11 +401,14 @@ def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call
     bad = step.bad_rows(first, "grad_output") or step.bad_rows(first, *BACKWARD_ROLES)
     differs = f"the gradient at {first.op} differs by {step.largest_error(bad):.2g}, while the forward pass is not bad"
     if not before:
-        return make_candidate(step, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
+        why = f"{differs}, and it is the first of all gradients: look at labels or loss"
+        return make_candidate(step, bad, "input", why)
     # The calls that read the output of `first` pass it the gradient in the backward pass.
     handing = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
-    error = step.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
-    why = f"{differs}, and so do the gradients before it (largest difference {error:.2g})"
+    handed = [index for call in handing for index in call.row_indices.get("grad_input", ())]
+    error = step.largest_error(handed)
+    known = f"differ by {error:.2g} at most" if is_each_compared(step, handed) else "were not all compared"
+    why = f"{differs}; the gradients that it is computed from {known}"
     error = max(error, estimate_relu_error(step, [first, *handing]))
     return make_candidate(step, bad, "operator", why, input_error=error)
 

@@ -81,6 +81,7 @@ def measure_pairs(pairs: Sequence[Pair], workers: int | None = None, kld: KldVar
 
 
 def count_elements(pair: Pair) -> int:
+    """Return the number of elements of the pair's larger tensor."""
     return max((math.prod(side.shape) for side in (pair.left, pair.right) if side is not None), default=0)
 
 
@@ -250,7 +251,7 @@ class Worker:
         self.process.wait()
 
     def describe_death(self) -> str:
-        """Name the signal that ended the process; raise RuntimeError for an exit code, which is a bug of viaduct."""
+        """Describe the signal that ended the process; raise RuntimeError if it exited, which is a bug of viaduct."""
         code = self.process.wait()
         if code >= 0:
             raise RuntimeError(f"a measuring process ended with code {code}")

@@ -69,13 +69,14 @@ class HookRecorder:
         self._handles.clear()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-        """Handle the begin of a module's call.
+        """Handle the beginning of a module's call.
 
         `kwargs` is None if the caller, not a hook, reports the call without its keyword arguments.
         """
         raise NotImplementedError
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Handle the end of a module's call."""
         raise NotImplementedError
 
 
@@ -92,7 +93,7 @@ class ModuleRecorder(HookRecorder):
         self._gradient_listeners: dict[Edge, list[tuple[ModuleCall, Role, int]]] = {}
 
     def close(self) -> None:
-        """Remove all hooks and number the gradients."""
+        """Remove all hooks; give all gradients of a call the position of the last one."""
         super().close()
         for call in self.calls:
             for entry in call.backward.values():
@@ -151,6 +152,7 @@ class ModuleRecorder(HookRecorder):
         self.edges.setdefault(op, {}).update(dict.fromkeys(producers))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
+        """Add the edges of a tensor that the caller recorded under the name `op`."""
         edge = find_edge(tensor)
         self.add_producers(op, tensor, edge)
         self.producers.add_producer(tensor, edge, op)
@@ -247,7 +249,7 @@ class GradientSum:
 
 
 def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
-    """Return the name of every module, without wrappers; the outermost is `network`."""
+    """Return the name of every module, without wrappers; the outermost is called by the prefix, or else `network`."""
     root = unwrap_module(root)
     names = {}
     for path, module in root.named_modules():

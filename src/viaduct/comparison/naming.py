@@ -20,7 +20,7 @@ from viaduct.errors import BadValue
 ROOT_MODULE = "network"  # name of the outermost module, which has none in PyTorch
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MAX_ENTRIES = 100  # of a list of steps, as in dump_step of npu_bridge's DumpConfig
-MAX_NAME_CHARACTERS = 160  # of a file name; file systems allow 255 bytes
+MAX_NAME_CHARACTERS = 160  # of a file name without its suffix; file systems allow 255 bytes
 STEP_FOLDER = re.compile(r"step_(\d{6,})")
 RANK_FOLDER = re.compile(r"rank_(\d+)")
 
@@ -101,7 +101,8 @@ def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
     known = sorted(names)
     bare_patterns = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
     close = [name for pattern in bare_patterns for name in difflib.get_close_matches(pattern, known, 3, 0.4)]
-    examples = ", ".join(dict.fromkeys(close)) or ", ".join(known[:5]) + (", …" if len(known) > 5 else "")
+    more = f" and {len(known) - 5:,} more" if len(known) > 5 else ""
+    examples = ", ".join(dict.fromkeys(close)) or ", ".join(known[:5]) + more
     return f"no operator is called like {','.join(patterns)!r}; {'close are' if close else 'there are'}: {examples}."
 
 
@@ -149,8 +150,8 @@ KERNELS = {
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# For some operators only so many first outputs are the same for all kernels; the others are workspace, random state or
-# indices. Operators that are not listed share all outputs.
+# Number of first outputs that are dumped, since they are the same for all kernels of the operator; the others are
+# workspace, random state or indices. Of operators that are not listed all outputs are dumped.
 SHARED_OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -158,7 +159,7 @@ SHARED_OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# For some operators only so many first inputs have the same meaning on every device; for all others, all inputs.
+# Number of first inputs that are dumped, since they have the same meaning on every device; of all others, all inputs.
 SHARED_INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,

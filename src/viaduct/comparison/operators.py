@@ -32,13 +32,14 @@ class OperatorRecorder(HookRecorder):
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
         super().__init__(capture, evaluations)
         self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
-        self._spans: list[tuple[int, int, str]] = []  # first and last sequence number + 1, module
+        self._spans: list[tuple[int, int, str]] = []  # sequence numbers at a module's start and end, and its name
         self._producers: dict[int, str] = {}  # by storage: the operator that wrote to it last
         mode: Any = OperatorMode(self)
         self._mode: Any = mode
         mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
+        """Add the edge of a tensor that the caller recorded under the name `op`."""
         producer = self._producers.get(make_storage_key(tensor))
         self.edges[op] = {producer: None} if producer is not None else {}
 
@@ -85,7 +86,7 @@ class OperatorRecorder(HookRecorder):
         entries = self.record(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
         self.edges[op] = dict.fromkeys(self.list_producers(inputs))
         result = function(*args, **kwargs)
-        written = find_tensors(result) or inputs[:1]
+        written = find_tensors(result) or inputs[:1]  # an operator that returns nothing writes to its first input
         entries += self.record(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
         self._producers.update(dict.fromkeys(map(make_storage_key, written), op))
         order = self.capture.next_order()

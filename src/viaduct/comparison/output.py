@@ -1,6 +1,6 @@
 """The output folder of a comparison: report.html, summary.json, and drift.csv if tensors were compared.
 
-All files are first written to a folder beside it and then moved, so an error in writing leaves the folder unchanged.
+All files are first written to a folder beside it and then moved, so an error while they are written changes nothing.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class ParameterKey:
 
 
 class ParameterRecorder:
-    """Recorder of the parameters, gradients and updates of one step. Its dictionaries are by id of the parameter."""
+    """Recorder of parameters, buffers, gradients and updates of one step. Its dictionaries are by id of the tensor."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture

@@ -21,7 +21,7 @@ from viaduct.comparison.ulps import UlpCounter
 # KL divergence: as in the CANN documents, or of values that are raised to FLOOR at least.
 KldVariant = Literal["book", "floored"]
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
-EPSILON = 2.22e-16  # a value or norm at or below it counts as zero
+EPSILON = 2.22e-16  # float64's epsilon; a value or norm at or below it counts as zero
 FLOOR = 1.1920929e-07  # float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values

@@ -25,7 +25,7 @@ MatchedBy = Literal["name", "graph", "rules", "structure", "none"]  # how the tw
 Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of the original in the right's axes
 RESULT_MEANINGS: dict[Result, str] = {
     "good": "within the thresholds",
-    "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
+    "bad": "beyond a threshold, or NaN, Inf or zeros on one side only",
     "flag": "not bad, but worth a look: the reason says why",
     "refused": "not compared: missing, damaged, empty or of another shape; never counts as good",
     "new": "has nothing to be compared with, by the graph or the rules file",
@@ -68,7 +68,7 @@ class StoredDump:
     """All tensors of one dump: one side of a comparison."""
 
     path: Path
-    kind: str  # of the dump, by the tool that wrote it: viaduct, rehearsal, npu, tfdbg, msprobe, folder
+    kind: str  # the tool that wrote it, or folder: viaduct, rehearsal, npu, tfdbg, msprobe
     tensors: tuple[StoredTensor, ...]
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
     notes: tuple[str, ...] = ()  # for the user: name collisions, files that were left out

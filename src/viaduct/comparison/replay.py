@@ -20,7 +20,7 @@ from viaduct.comparison.divergence import ArrayPair, Divergence, explained_share
 from viaduct.comparison.records import Array
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-POSITIONS = 64  # number of output positions that are recomputed
+POSITIONS = 64  # number of output positions that are recomputed, each in all channels
 MAX_REPLAY_ERROR = 2e-3  # up to this relative error recomputed numbers count as equal
 
 
@@ -65,7 +65,7 @@ class Replay:
 
 
 def replay_origin(divergence: Divergence) -> Replay | None:
-    """Return the replay of the origin, computed once; None if no geometry gives the right side's output."""
+    """Return the replay of the origin, computed once; None if it is no such layer or no geometry gives its output."""
     if "replay" not in divergence.shared_results:
         divergence.shared_results["replay"] = _replay_origin(divergence)
     replay = divergence.shared_results["replay"]

@@ -131,7 +131,7 @@ def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
 
 
 def make_tiles(rows: Sequence[Row]) -> list[Tile]:
-    """Return one tile per result. `bad` is red if there are bad rows; `good` is green if there are none."""
+    """Return one tile per result. `bad` is red if there are bad rows; `good` is green if some are good and none bad."""
     count = count_results(rows)
     colour = {"good": True if count["good"] and not count["bad"] else None, "bad": False if count["bad"] else None}
     return [Tile(result, f"{count[result]:,}", RESULT_MEANINGS[result], colour.get(result)) for result in SEVERITY]

@@ -152,7 +152,7 @@ def count_elements(measures: Measures, names: tuple[str, str]) -> dict[str, obje
         if side.nonfinite:
             facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:MAX_LISTED]))
     if measures.first_mismatch:
-        facts["first on one side only"] = format_index(measures.first_mismatch)
+        facts["first difference in NaN or Inf"] = format_index(measures.first_mismatch)
     if measures.notes:
         facts["note"] = "; ".join(measures.notes)
     return facts

@@ -7,9 +7,9 @@
     }
 
 A left name is mapped to a right one. `{n}` stands for one part of a name (without `.` and `/`), `{n...}` for any number
-of parts, the same in both names. `*` on the right means that the compiler inserted the operator. Step s of the left is
-compared with step s + `step_offset` of the right. msprobe's map (.yaml with a line `left: right` for each pair) is read
-too; of its names only operator and call are used.
+of parts; the right name repeats what they stand for in the left one. `*` on the right means that the compiler inserted
+the operator. Step s of the left is compared with step s + `step_offset` of the right. msprobe's map (.yaml with a line
+`left: right` for each pair) is read too; of its names only operator and call are used.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Rules:
+    """Contents of a rules file."""
+
     path: Path
-    names: dict[str, str] = field(default_factory=dict)
-    calls: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # from msprobe's maps
+    names: dict[str, str] = field(default_factory=dict)  # left operator -> right operator, or "*"
+    calls: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # (operator, call), from msprobe's maps
     patterns: tuple[Pattern, ...] = ()
     ignored_left: tuple[re.Pattern[str], ...] = ()
     ignored_right: tuple[re.Pattern[str], ...] = ()
@@ -70,6 +72,7 @@ class Rules:
 
 
 def read_rules(path: Path) -> Rules:
+    """Read a rules file; raise BadData if it cannot be read, and BadValue for rules of another form."""
     if not path.is_file():
         raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
     if path.suffix in (".yaml", ".yml"):

@@ -31,10 +31,10 @@ StepBy = Literal["auto", "optimizer", "forward"]
 
 @dataclass
 class Observations:
-    """What a script has done so far: its networks, and counts of passes, optimizers and steps."""
+    """What a script has done so far."""
 
-    networks: dict[str, None] = field(default_factory=dict)
-    passes: int = 0
+    networks: dict[str, None] = field(default_factory=dict)  # ordered set of the classes of the outermost modules
+    passes: int = 0  # calls of outermost modules with parameters
     optimizers: int = 0
     steps: int = 0
 

@@ -26,7 +26,7 @@ from viaduct.errors import ViaductError
 MAX_CELLS = 40_000_000  # of the alignment's table (left times right operators); with more nothing is matched
 MAX_OPENED = 4_000  # tensors that are opened if the dump has no statistics
 SAMPLE = 1 << 14  # values of an opened tensor
-EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
+EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the larger root mean square
 MIN_SCORE = 7  # of a match
 
 # Points for each agreement and, below zero, for each contradiction.
@@ -82,12 +82,17 @@ def normalise_kind(op_type: str) -> str:
     return next((kind for part, kind in KINDS.items() if part in lowered), re.sub(r"(v\d+|\d+d|\d+)$", "", lowered))
 
 
-def align_operators(left: Sequence[UnmatchedCall], right: Sequence[UnmatchedCall], ordered: bool) -> list[Match]:
-    """Return matched pairs of operators; `ordered`: the execution order is known."""
-    if not left or not right or len(left) * len(right) > MAX_CELLS:
+def can_align(left: int, right: int) -> bool:
+    """Return True if the table for so many operators of both sides is not too large."""
+    return left * right <= MAX_CELLS
+
+
+def align_operators(left: Sequence[UnmatchedCall], right: Sequence[UnmatchedCall], is_ordered: bool) -> list[Match]:
+    """Return matched pairs of operators. `is_ordered`: the execution order is known."""
+    if not left or not right:
         return []
     scores = Scores(left, right)
-    matches = [] if ordered else scores.find_mutual_best()
+    matches = [] if is_ordered else scores.find_mutual_best()
     matched_left, matched_right = {match.left for match in matches}, {match.right for match in matches}
     unmatched_left = [number for number in range(len(left)) if number not in matched_left]
     unmatched_right = [number for number in range(len(right)) if number not in matched_right]
@@ -160,7 +165,7 @@ class Scores:
         return float(sum(known))
 
     def make_match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
-        """Return a match; its confidence is a heuristic, and lower if another operator has the same score."""
+        """Return a match; its confidence is a heuristic, and lower if another right operator has no lower score."""
         agreement = float(row[right]) / self.highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))

@@ -77,7 +77,7 @@ class Taps:
         self.network, self.plan = network, plan
         self.names = name_modules(network)
         self.tapped: list[TappedTensor] = []  # by tag
-        self.survey = Survey({}, frozenset(), frozenset())
+        self.survey = Survey({}, frozenset(), frozenset())  # replaced before the first run
         self._originals: dict[str, list[Any]] = {}  # by module: untapped arguments of calls that overwrite an input
         self.runs = 0  # passes of the tapped network so far
         self._first_tags: dict[tuple[str, Role], int] = {}  # module and role -> first tag

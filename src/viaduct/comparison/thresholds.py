@@ -105,11 +105,13 @@ def judge_empty(measures: Measures) -> Verdict | None:
 
 
 def judge_zeros(measures: Measures) -> Verdict | None:
-    """Return bad if exactly one side is all zero: neither cosine nor relative error would show it."""
+    """Return bad if exactly one side is zero, or its norm counts as zero: no cosine or relative error would show it."""
     zero = [side.norm <= EPSILON for side in (measures.left, measures.right)]
     if zero[0] == zero[1] or math.isnan(measures.left.norm) or math.isnan(measures.right.norm):
         return None
-    return "bad", f"the {'left' if zero[0] else 'right'} side is all zero, the other is not"
+    name, norm = ("left", measures.left.norm) if zero[0] else ("right", measures.right.norm)
+    size = "all zero" if norm == 0.0 else f"almost zero (norm {norm:.2g})"
+    return "bad", f"the {name} side is {size}, the other is not"
 
 
 def apply_limits(measures: Measures, limits: Thresholds) -> tuple[int, list[str]]:

@@ -24,7 +24,9 @@ ADVICE = (
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
 MAX_BATCH_ERROR = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
-MAX_USUAL_CHANGE = 0.1  # of epsilon; a larger one must explain nearly all of the difference
+MAX_USUAL_CHANGE = 0.1  # of epsilon
+# Share of the difference that a change of epsilon must explain, and that a change above MAX_USUAL_CHANGE must.
+ENOUGH, ENOUGH_IF_UNUSUAL = 0.7, 0.99
 MAX_NORM_ERROR = 1e-3  # relative error up to which an output counts as s x + t of its input
 
 RUNNING = re.compile("running_|moving_")  # running statistics: running_mean in PyTorch, moving_mean in TensorFlow
@@ -76,7 +78,10 @@ def load_gamma_and_beta(divergence: Divergence, channels: int) -> tuple[Array, A
 def explain_epsilon(
     left: NormFit, right: NormFit, gamma: Array, beta: Array, outputs: ArrayPair, x_CN: Array
 ) -> Cause | None:
-    """Report one change of epsilon that explains the difference in all channels. `x_CN`: the right side's input."""
+    """Report one change of epsilon that explains the difference in all channels. `x_CN`: the right side's input.
+
+    Channels with a slope or gamma of zero are left out.
+    """
     fitted = (left.slope != 0) & (right.slope != 0) & (gamma != 0)
     if not fitted.any():
         return None
@@ -92,10 +97,11 @@ def explain_epsilon(
     mean[fitted] = (beta[fitted] - right.offset[fitted]) / right.slope[fitted]
     prediction = np.where(fitted[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
     share = explained_share(prediction, outputs)
-    if share < (0.7 if abs(difference) <= MAX_USUAL_CHANGE else 0.99):
+    if share < (ENOUGH if abs(difference) <= MAX_USUAL_CHANGE else ENOUGH_IF_UNUSUAL):
         return None
     epsilon = float(np.sum(weight * (right_sum - right.variance[fitted])) / weight.sum())  # of the right side
-    change = f"one change of epsilon by {difference:+.2e} in all {fitted.sum()} channels"
+    channels = f"all {len(fitted)}" if fitted.all() else f"{fitted.sum()} of {len(fitted)}"
+    change = f"one change of epsilon by {difference:+.2e} in {channels} channels"
     evidence = f"{change} explains {share:.0%} of the difference"
     if 0 < epsilon < 1 and epsilon + difference > 0:
         values = f"{epsilon + difference:.1e} on the left, {epsilon:.1e} on the right"

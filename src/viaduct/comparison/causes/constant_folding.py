@@ -30,7 +30,7 @@ ADVICE = (
 ROUNDINGS = 64.0  # a constant may be the result of several operators
 ENOUGH = 0.9  # share of the difference that the solved constant must explain
 MAX_UNKNOWN = 1024  # weights of one output channel that are solved for
-MAX_DISTANCE = 12  # operators between a constant and the origin
+MAX_DISTANCE = 12  # places between a constant and the origin, in the right side's order of execution
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -62,7 +62,7 @@ def find_constants(divergence: Divergence) -> list[Row]:
         row
         for row in divergence.step_rows
         if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
-        if 0 < divergence.row.tensor.order - row.tensor.order <= MAX_DISTANCE and is_constant(divergence, row)
+        if 0 < divergence.right_order - row.tensor.order <= MAX_DISTANCE and is_constant(divergence, row)
     ]
     return sorted(constants, key=lambda row: -row.tensor.order)
 

@@ -68,10 +68,9 @@ def describe_missing_bias(divergence: Divergence, arrays: ArrayPair) -> str:
 
 
 def explain_by_unmatched(divergence: Divergence) -> Cause | None:
-    """Report an operator of the right side without a partner, which ran at most two places before the origin."""
-    order = divergence.row.tensor.order
+    """Report an operator of the right side without a partner, which ran at most two places before the origin there."""
     right_only = [row for row in divergence.step_rows if row.pair.left is None]
-    unmatched = [row for row in right_only if 0 <= order - row.tensor.order <= 2]
+    unmatched = [row for row in right_only if 0 <= divergence.right_order - row.tensor.order <= 2]
     if not unmatched:
         return None
     evidence = f"{unmatched[-1].op} of the right side has no partner on the left, just before {divergence.origin.op}"

@@ -28,11 +28,11 @@ ADVICE = (
     "and dump again; with --graph the tensors of fused operators are paired with the correct ones."
 )
 MAX_LATER = 4  # operators of the right side after the origin that the left's may include
-MAX_DISTANCE = 3  # operators between a tensor that only the right has and the origin
+MAX_DISTANCE = 3  # places between a tensor that only the right has and the origin, in the right's order of execution
 ENOUGH = 0.98  # share of the difference that an explanation must remove
-MAX_ROUNDINGS = 8.0  # of a tensor that only the right side rounds; the sides may differ by so many
+MAX_ROUNDINGS = 8.0  # by which the sides may differ, of a tensor that only the right side rounds
 EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual epsilons of batch norms; Keras' ResNets have the last one
-UNKNOWN_TERMS = 256  # assumed for a sum if the weight was not dumped
+UNKNOWN_TERMS = 256  # assumed for the sum of an element if the weight was not dumped
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -43,7 +43,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
         return None
     later = find_equal_later(divergence, divergence.row, arrays)
     if later is not None:
-        evidence = f"the left side's {divergence.row.op} holds what the right has after {later.op}: it does both"
+        evidence = f"the left side's {divergence.row.op} holds what the right has after {later.op}: it seems to do both"
         return Cause(NAME, evidence, ADVICE, confidence=0.96)
     return explain_missing_rounding(divergence, arrays)
 
@@ -100,10 +100,11 @@ def find_equal_later(divergence: Divergence, origin: Row, arrays: ArrayPair) -> 
 
     `arrays` holds both sides of `origin`.
     """
+    start = (origin.pair.right or origin.tensor).order
+    outputs = [(row.pair.right.order, row) for row in divergence.step_rows if row.pair.right is not None]
     later: dict[str, Row] = {}  # the first output of each operator
-    for row in sorted(divergence.step_rows, key=lambda row: row.tensor.order):
-        is_output = row.pair.right is not None and row.pair.right.role == "output"
-        if is_output and row.tensor.order > origin.tensor.order and row.op != origin.op:
+    for order, row in sorted(outputs, key=lambda entry: entry[0]):
+        if order > start and row.tensor.role == "output" and row.op != origin.op:
             later.setdefault(row.op, row)
     for row in list(later.values())[:MAX_LATER]:
         values = divergence.load_right(row)
@@ -132,13 +133,13 @@ def explain_missing_rounding(divergence: Divergence, arrays: ArrayPair) -> Cause
 
 
 def find_right_only(divergence: Divergence) -> list[Row]:
-    """Return right-only outputs just before the origin or in its fused group, nearest first."""
+    """Return right-only outputs just before the origin in the right side's order, or in its fused group; last first."""
     group = set(divergence.row.pair.right_op.split(","))
     right_only = [
         row
         for row in divergence.step_rows
         if row.pair.left is None and row.pair.right is not None and row.tensor.role == "output"
-        if row.op in group or 0 <= divergence.row.tensor.order - row.tensor.order <= MAX_DISTANCE
+        if row.op in group or 0 <= divergence.right_order - row.tensor.order <= MAX_DISTANCE
     ]
     return sorted(right_only, key=lambda row: -row.tensor.order)
 

@@ -33,7 +33,7 @@ def find_cause(divergence: Divergence) -> Cause | None:
 
 
 def explain_by_statistics(divergence: Divergence) -> Cause | None:
-    """Report more infinities on the left by the statistics, which are all that was dumped."""
+    """Report more infinities on the left by their counts, if the arrays were not dumped or cannot be loaded."""
     measures = divergence.row.measures
     if measures is None or measures.left.inf <= measures.right.inf:
         return None
@@ -47,9 +47,8 @@ def count_saturated(arrays: ArrayPair) -> int:
 
 
 def describe_overflow(arrays: ArrayPair, infinite: int, nans: int, saturated: int) -> str:
-    """Describe how many values overflowed, with the right side's largest."""
+    """Describe how many values overflowed, with the right side's largest magnitude; it has a number at each of them."""
     parts = [f"{infinite:,} values are infinite" if infinite else "", f"{nans:,} are NaN" if nans else ""]
     parts.append(f"{saturated:,} are ±65504, float16's largest number" if saturated else "")
-    finite = np.abs(arrays.right[np.isfinite(arrays.right)])
-    largest = float(finite.max()) if finite.size else 0.0
-    return f"{', '.join(part for part in parts if part)} on the left; the right side's largest is {largest:.4g}"
+    largest = float(np.nanmax(np.abs(arrays.right)))  # may be inf
+    return f"{', '.join(part for part in parts if part)} on the left; the right side's largest is ±{largest:.4g}"

@@ -22,7 +22,7 @@ ADVICE = {
     "output": "Compare the operator's constants: a mean in place of a sum, a temperature, a missing division.",
 }
 ENOUGH = 0.98  # share of the difference that the factors must explain
-MIN_VALUES = 8  # of a channel; fewer may lie on a line by chance
+MIN_VALUES = 8  # number of values of a channel; fewer may lie on a line by chance
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -34,17 +34,18 @@ def find_cause(divergence: Divergence) -> Cause | None:
     if factor and (share := explained_share(factor * arrays.right, arrays)) > ENOUGH:
         evidence = f"the left side is {factor:.6g} times the right side, which explains {share:.1%} of the difference"
         return Cause(NAME, evidence, advice, confidence=0.9)
-    return explain_by_channel(arrays, advice) if arrays.left.ndim == 4 else None
+    return explain_by_channel(arrays, advice) if arrays.left.ndim == 4 else None  # NCHW, or OIHW of a weight
 
 
 def explain_by_channel(arrays: ArrayPair, advice: str) -> Cause | None:
     """Report an affine function with its own slope and offset in every channel."""
     left, right = map(flatten_channels, arrays)
     slope, offset = fit_line(right, left)
-    if right.shape[1] < MIN_VALUES or explained_share(slope * right + offset, ArrayPair(left, right)) < ENOUGH:
+    share = explained_share(slope * right + offset, ArrayPair(left, right))
+    if right.shape[1] < MIN_VALUES or share < ENOUGH:
         return None
-    slopes, offsets = describe_range(slope), describe_range(offset)
-    evidence = f"in every channel the left side is a times the right plus b: a {slopes}, b {offsets}"
+    function = f"a times the right plus b, with a {describe_range(slope)} and b {describe_range(offset)}"
+    evidence = f"in every channel the left side is {function}, which explains {share:.1%} of the difference"
     return Cause(NAME, evidence, advice, confidence=0.7)
 
 

@@ -13,7 +13,7 @@ ADVICE = (
     "Check that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
     "cast copy, a captured graph, an unsynchronised rank), and that both sides loaded the same checkpoint."
 )
-ENOUGH = 0.8  # share of the difference that an earlier weight must explain
+ENOUGH = 0.8  # share of the difference that the left side's earlier weight must explain
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
@@ -38,7 +38,9 @@ def explain_old_copy(divergence: Divergence) -> Cause | None:
             share = replay.explained_share(replay.predict(weight=earlier.left.reshape(replay.weight_OIHW.shape)))
             if share > ENOUGH:
                 step = row.tensor.step
-                evidence = f"computed again with the weight of step {step}, {share:.0%} of the difference is gone"
+                evidence = (
+                    f"computed again with the left's weight of step {step}, {share:.0%} of the difference is gone"
+                )
                 return Cause(NAME, evidence, ADVICE, confidence=0.97 * share)
     return None
 

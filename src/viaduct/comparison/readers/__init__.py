@@ -6,6 +6,7 @@ read(path)     -> StoredDump   all tensors, from their headers; an unreadable fi
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from viaduct.comparison.readers import folder, msprobe, npu, rehearsal, tfdbg, viaduct_dump
@@ -51,7 +52,7 @@ def describe_swap(left: StoredDump, right: StoredDump) -> str | None:
         sides = f"the left side was dumped on the cpu, the right one on the {_find_device(right)}"
     else:
         return None
-    swapped = f"viaduct compare {right.path} {left.path}"
+    swapped = shlex.join(["viaduct", "compare", str(right.path), str(left.path)])
     return f"{sides}. The accelerator belongs on the left and the reference on the right: {swapped}"
 
 

@@ -160,7 +160,7 @@ def describe_settings(first: Index, tensors: list[StoredTensor]) -> dict[str, st
 
 
 def describe_different_settings(indexes: list[Index]) -> list[str]:
-    """Return a note if two steps of one folder have different settings: they may come from two runs."""
+    """Return a note if two steps or ranks of one folder have different settings: they may come from two runs."""
     first, *others = indexes
     for other in others:
         names = sorted({*first.settings, *other.settings})
@@ -168,5 +168,8 @@ def describe_different_settings(indexes: list[Index]) -> list[str]:
         if differences := ", ".join(
             f"{name} {ours!r} and {theirs!r}" for name, ours, theirs in pairs if ours != theirs
         ):
-            return [f"steps {first.step} and {other.step} were dumped with different settings: {differences}"]
+            what = f"ranks {first.rank} and {other.rank} of step {first.step}"
+            if first.step != other.step:
+                what = f"steps {first.step} and {other.step}"
+            return [f"{what} were dumped with different settings: {differences}"]
     return []
