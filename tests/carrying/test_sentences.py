@@ -1,14 +1,19 @@
-"""The largest difference is described by what was judged."""
+"""Sentences about the largest difference, and about what is not compared."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
+from carrying.sample_carries import diff, make_sides
 from carrying.sample_observations import make_observation
 from viaduct.carrying.agreement import judge, pair_observations
-from viaduct.carrying.sentences import describe_worst
+from viaduct.carrying.sentences import describe_worst, list_uncompared_remarks
 
 
 def test_the_largest_difference_is_among_what_is_judged() -> None:
@@ -33,3 +38,15 @@ def test_what_has_no_measure_is_not_called_inf() -> None:
     assert describe_worst(found.informative_pairs("weight")) == (
         ", 1 without a relative measure (from zero, not finite, or whole numbers: steps)"
     )
+
+
+@pytest.mark.parametrize(("lang", "expected"), [("en", "run.sh; conf.yaml."), ("zh", "run.sh; conf.yaml.")])
+def test_changed_files_whose_lines_are_not_counted_are_named(tmp_path: Path, lang: str, expected: str) -> None:
+    sides = make_sides(tmp_path, "a = 1\n", "a = 2\n")
+    result: Any = SimpleNamespace(
+        agreement=judge([]), sides=sides, request=SimpleNamespace(lang=lang), framework="torch", written_files=[]
+    )
+    assert len(list_uncompared_remarks(result)) == 1
+    sides.diffs |= {"run.sh": diff("a\n", "b\n"), "conf.yaml": diff("a\n", "b\n"), "lib.py": diff("a\n", "b\n")}
+    (_, text) = list_uncompared_remarks(result)[1]
+    assert text.endswith(expected)

@@ -82,7 +82,7 @@ def find_changed_code(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[l
     for path, rows in sides.diffs.items():
         spans = list(iterate_spans(rows, side))
         file = tree / path
-        if not spans or not (path.endswith(".py") or path == sides.entry) or not file.is_file():
+        if not spans or not is_counted(path, sides) or not file.is_file():
             continue
         data = read_source(file, file.read_bytes())
         try:
@@ -92,6 +92,11 @@ def find_changed_code(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[l
             continue
         changed_code[path] = spans, units
     return changed_code
+
+
+def is_counted(path: str, sides: Sides) -> bool:
+    """Return True for a changed file whose lines are counted: a .py file, or the entry."""
+    return path.endswith(".py") or path == sides.entry
 
 
 def request_counts(plan: Plan, sides: Sides, side: Side) -> None:

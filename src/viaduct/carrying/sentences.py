@@ -8,6 +8,7 @@ from pathlib import Path
 
 from viaduct.carrying.agreement import ValueKind, ValuePair
 from viaduct.carrying.carry import CarryResult
+from viaduct.carrying.coverage import is_counted
 from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import FaultOwner, find_fault
 from viaduct.carrying.further_results import MAX_LINES
@@ -279,37 +280,40 @@ def format_count(count: int, singular: str, plural: str) -> str:
 
 
 def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
-    """Return remarks on results that the verdict does not cover."""
+    """Return remarks on results, changed lines and written files that the verdict does not cover."""
     if result.agreement is None:
         return []
-    if result.request.lang == "zh":
-        by_framework = (
-            "局部变量(如指标计数器)、其他的算子执行顺序"
-            if result.framework == "tf1"
-            else "大张量输入和评估输出中未抽样的元素"
+    sentences = [describe_uncompared(result)]
+    if uncounted := [path for path in result.sides.diffs if not is_counted(path, result.sides)]:
+        beginning = (
+            "修改行的执行未计数:" if result.request.lang == "zh" else "changed lines, which are not counted, of "
         )
-        text = (
+        sentences.append(f"{beginning}{join_shown(uncounted)}.")
+    if files := [f"{file.name} ({file.detail})" for file in result.written_files if file.state == "not compared"]:
+        sentences.append(f"{join_shown(files)}.")
+    return [(name_remark(result, "Not compared"), sentence) for sentence in sentences]
+
+
+def describe_uncompared(result: CarryResult) -> str:
+    """Return a sentence with what is not compared in any carry of this framework."""
+    if result.request.lang == "zh":
+        by_framework = "大张量输入和评估输出中未抽样的元素"
+        if result.framework == "tf1":
+            by_framework = "局部变量(如指标计数器)、其他的算子执行顺序"
+        return (
             f"第一步之后的梯度、各步之间的权重、{by_framework}、不含数值的打印文本、日志以外的 stderr、"
             f"各 rank 第 {MAX_LINES} 行之后的打印内容、各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、"
             "临时文件,以及加速卡自身的算子。"
         )
-        return [(name_remark(result, "Not compared"), text), *list_uncompared_files(result)]
     by_framework = "of large inputs and outputs of evaluations, elements that are not in the sample"
     if result.framework == "tf1":
         by_framework = "local variables such as counters of metrics, another order of operators"
-    text = (
+    return (
         f"gradients after the first step, weights between steps, {by_framework}, printed text without numbers, stderr "
         f"except log messages, lines after the first {MAX_LINES:,} that a rank prints, processes of a rank other than "
         "the one that prints most, numbers that do not repeat themselves, times and speeds, temporary files; the "
         "card's own kernels."
     )
-    return [("Not compared", text), *list_uncompared_files(result)]
-
-
-def list_uncompared_files(result: CarryResult) -> list[tuple[str, str]]:
-    """Return written files that are not compared, with the reason."""
-    files = [f"{file.name} ({file.detail})" for file in result.written_files if file.state == "not compared"]
-    return [(name_remark(result, "Not compared"), f"{join_shown(files)}.")] if files else []
 
 
 def join_shown(items: list[str]) -> str:
