@@ -343,7 +343,7 @@ def is_rule_wanted(name: str, options: Options) -> bool:
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Yield the rules in the order of their names, each after the rules in its `after`.
 
-    Those with `runs_first` come at the beginning, those with `runs_last` at the end. Raises ValueError if rules wait for
+    Those with `runs_first` come at the beginning, those with `runs_last` at the end. Raises ValueError if rules wait
     each other.
     """
     waiting = sorted(rules, key=lambda rule: (not rule.runs_first, rule.runs_last, rule.name))

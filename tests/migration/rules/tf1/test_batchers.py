@@ -26,7 +26,7 @@ def test_batches_of_one_size_are_left_alone(source: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["batch", "shuffle_batch", "batch_join", "maybe_shuffle_batch_join"])
-def test_a_queue_makes_no_smaller_batch(name: str) -> None:
+def test_a_queue_drops_its_smaller_batch(name: str) -> None:
     line = f"tf.train.{name}([x], 4, allow_smaller_final_batch=VALUE)\n"
     for value in ("True", "not training", "FLAGS.small"):
         before, after = (HEAD + line.replace("VALUE", text) for text in (value, "False"))

@@ -22,12 +22,12 @@ def input_fn(context):
 """
 
 
-def test_a_script_that_has_nothing_to_do_with_ranks_is_left_alone() -> None:
+def test_a_script_that_asks_for_no_ranks_is_left_alone() -> None:
     other = "import tensorflow as tf\ndef main():\n    convert()\nif __name__ == '__main__':\n    main()\n"
     check_noop(RULE, other, path="convert.py", others={"data.py": DATA}, distributed=True)
 
 
-def test_the_vendors_helpers_and_the_plugin() -> None:
+def test_style_wrapper_and_resources_plugin_write_other_calls() -> None:
     text = RANKS + "def main():\n    get_rank_size()\nmain()\n"
     after = migrate_source(text, RULE, distributed=True, style="wrapper").after.decode()
     assert "    npu_sess, npu_shutdown = init_resource()\n    get_rank_size()\n" in after
@@ -43,7 +43,7 @@ def test_the_session_that_starts_is_not_reported_again() -> None:
 
 
 @pytest.mark.parametrize("initialiser", ["global_variables_initializer", "initializers.global_variables"])
-def test_a_file_with_an_initialiser_will_ask_for_ranks(initialiser: str) -> None:
+def test_a_file_with_an_initialiser_counts_as_asking_for_ranks(initialiser: str) -> None:
     model = f"""
 import tensorflow as tf
 def train(loss):

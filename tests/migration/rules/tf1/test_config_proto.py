@@ -31,7 +31,7 @@ def fill_config(config: str = "config", custom: str = "custom_op", by: str = "")
 NEW = "config = tf.ConfigProto()\n" + fill_config()
 
 
-def test_a_variable_is_filled_once_behind_its_settings() -> None:
+def test_npu_optimizer_is_added_once_after_the_settings_of_a_variable() -> None:
     before = """
         import tensorflow as tf
         conf = tf.ConfigProto(allow_soft_placement=True)
@@ -57,7 +57,7 @@ def test_a_variable_is_filled_once_behind_its_settings() -> None:
     check_rewrite(RULE, before, after)
 
 
-def test_an_attribute_is_filled_where_it_is_assigned() -> None:
+def test_npu_optimizer_is_added_where_an_attribute_is_assigned() -> None:
     before = """
         import tensorflow as tf
         class Trainer:

@@ -16,11 +16,11 @@ HEAD = "import tensorflow as tf\n"
         ("p = tf.placeholder(tf.float32, [None, None, 3])\n", "dynamic"),
     ],
 )
-def test_advice_about_input(source: str, word: str) -> None:
+def test_unsuitable_parts_of_input_pipelines_get_advice(source: str, word: str) -> None:
     check_says("dataset_advice", HEAD + source, "advice", word)
 
 
-def test_no_advice_where_none_is_due() -> None:
+def test_suitable_input_pipelines_get_no_advice() -> None:
     check_noop(
         "dataset_advice",
         HEAD + "tf.data.TFRecordDataset(f).repeat()\np = tf.placeholder(tf.float32, [None, 3])\n'a'.repeat(3)\n",

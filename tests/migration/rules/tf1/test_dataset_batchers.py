@@ -46,7 +46,7 @@ def test_buckets_need_review_for_their_shapes(home: str) -> None:
         "ds = ds.apply(tf.data.experimental.bucket_by_sequence_length(n, [9], [4, 4]))\n",
     ],
 )
-def test_a_batch_that_is_hidden_is_counted(tmp_path: Path, use: str) -> None:
+def test_hidden_batches_are_counted(tmp_path: Path, use: str) -> None:
     (tmp_path / "train.py").write_text(f"{HEAD}ds = tf.data.TFRecordDataset(['a'])\n{use}")
     summary = summarise(migrated_project(tmp_path))
     assert summary.verdict == "incomplete"

@@ -85,7 +85,7 @@ def test_the_last_batch_is_dropped(before: str, after: str) -> None:
     assert migrate_source(f"{HEAD}d = {before}\n", RULE).after.decode() == f"{HEAD}d = {after}\n"
 
 
-def test_a_dataset_is_followed_through_names_branches_and_parameters() -> None:
+def test_datasets_are_followed_through_names_branches_and_parameters() -> None:
     source = (
         HEAD
         + """
@@ -119,18 +119,18 @@ def test_a_dataset_from_another_file_is_known() -> None:
     assert "drop_remainder=True" in migrate_source(main, RULE, others={"reading.py": other}).after.decode()
 
 
-def test_a_likely_dataset_needs_manual_review() -> None:
+def test_an_object_that_looks_like_a_dataset_needs_review() -> None:
     check_says(RULE, HEAD + "from reading import source\ndataset = source(f)\ndataset.batch(4)\n", "manual", "may be")
 
 
-def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
+def test_a_parameters_value_is_replaced_and_its_callers_are_named() -> None:
     source = HEAD + "def pipe(files, drop):\n    return tf.data.TFRecordDataset(files).batch(4, drop_remainder=drop)\n"
     assert "has no effect" in list_messages(migrate_source(source, RULE), "advice")
     caller = "import tensorflow as tf\nfrom script import pipe\npipe(f, False)\npipe(f, drop=True)\n"
     assert "main.py:3, main.py:4" in list_messages(migrate_source(source, RULE, others={"main.py": caller}), "advice")
 
 
-def test_images_lost_in_evaluation_are_mentioned() -> None:
+def test_examples_lost_in_evaluation_get_advice() -> None:
     source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
     assert "lost" in list_messages(migrate_source(source, RULE), "advice")
 
@@ -140,7 +140,7 @@ def test_the_batches_of_other_libraries_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("method", ["shuffle(9)", "repeat()", "prefetch(2)", "flat_map(f)"])
-def test_what_other_datasets_have_too_proves_nothing(method: str) -> None:
+def test_methods_that_other_objects_have_too_prove_no_dataset(method: str) -> None:
     check_says(RULE, f"{HEAD}def f(source):\n    return source.{method}.batch(3)\n", "manual", "may be a dataset's")
 
 
@@ -154,7 +154,7 @@ def test_what_other_datasets_have_too_proves_nothing(method: str) -> None:
         "shuffle(9).padded_batch(2, s, drop_remainder=True)",
     ],
 )
-def test_what_only_a_tensorflow_dataset_has_proves_it(use: str) -> None:
+def test_methods_that_only_datasets_have_prove_one(use: str) -> None:
     result = migrate_source(f"{HEAD}def f(source):\n    return source.{use}.batch(3)\n", RULE)
     assert ".batch(3, drop_remainder=True)" in result.after.decode()
 
@@ -202,7 +202,7 @@ def test_a_prediction_s_last_batch_is_padded_when_requested_and_evaluation_s_is_
         "import functools\nany.predict(input_fn=functools.partial(builder, n=2))\n",
     ],
 )
-def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
+def test_data_for_predict_is_padded_whatever_its_functions_name(
     batched: str, padded: str, run: str
 ) -> None:
     source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
@@ -211,7 +211,7 @@ def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
     assert "are lost" in list_messages(migrate_source(source, RULE), "manual")
 
 
-def test_data_that_training_shares_with_predict_needs_manual_review() -> None:
+def test_data_for_training_and_predict_needs_manual_review() -> None:
     source = HEAD + "def make(n):\n    return tf.data.TFRecordDataset(f).batch(n)\n"
     others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
     result = migrate_source(source, RULE, others=others, pad_predict=True)
@@ -224,7 +224,7 @@ def test_a_prediction_that_cannot_be_padded_needs_manual_review() -> None:
     assert "cannot be padded" in list_messages(migrate_source(source, RULE, pad_predict=True), "manual")
 
 
-def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it_is_assigned() -> None:
+def test_a_dataset_in_a_reassigned_attribute_drops_the_last_batch() -> None:
     before = HEAD + "class Reader:\n    def __init__(self, files):\n        self.ds = tf.data.TFRecordDataset(files)\n"
     before += "        self.ds = self.ds.map(f)\n" * 16 + "        self.ds = self.ds.batch(8)\n"
     assert migrate_source(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")
@@ -249,7 +249,7 @@ def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it
         "list(est.predict(lambda: tf.data.Dataset.range(20).batch(4)))\n",
     ],
 )
-def test_data_that_predict_gets_is_never_cut_without_a_message(body: str) -> None:
+def test_lost_examples_of_predict_are_always_reported(body: str) -> None:
     result = migrate_source(PREDICTION + body, "dataset_drop_remainder")
     assert b"drop_remainder=True" in result.after
     assert [finding.status for finding in result.findings if "predict() gets this data" in finding.message] == [

@@ -14,7 +14,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
 HEAD = "import tensorflow as tf\n"
 
 
-def test_a_shard_by_an_input_context_of_what_is_not_shown_to_be_a_dataset_needs_manual_review() -> None:
+def test_a_strategys_shard_of_an_unknown_object_needs_review() -> None:
     shard = "x.shard(c.num_input_pipelines, c.input_pipeline_id)"
     check_says("dataset_shard", f"{HEAD}def f(x, c):\n    return {shard}\n", "manual", "get_rank_size")
     check_noop("dataset_shard", f"{HEAD}def f(x, c):\n    return x.shard(c.number, c.index)\n")
@@ -35,7 +35,7 @@ def test_other_shards_stay(source: str) -> None:
     check_noop("dataset_shard", HEAD + source, distributed=True)
 
 
-def test_a_shard_by_an_input_context_goes_by_rank() -> None:
+def test_a_shard_by_an_input_context_becomes_one_by_rank() -> None:
     before = HEAD + (
         "def input_fn(input_context=None):\n"
         "  dataset = tf.data.Dataset.from_tensor_slices(files)\n"
@@ -73,7 +73,7 @@ def test_a_shard_by_an_input_context_goes_by_rank() -> None:
     ],
 )
 @pytest.mark.parametrize("rank", ["hccl", "env"])
-def test_a_shard_is_reached_without_a_strategy(before: str, later: str, rank: str) -> None:
+def test_conditions_on_the_input_context_test_the_number_of_ranks(before: str, later: str, rank: str) -> None:
     head = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    "
     source = head + before.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
     text = after(source, "dataset_shard", distributed=True, rank=rank)
@@ -91,7 +91,7 @@ def test_a_shard_is_reached_without_a_strategy(before: str, later: str, rank: st
         "if ctx:\n        n = ctx.get_per_replica_batch_size(8)\n        ds = SHARD\n",
     ],
 )
-def test_a_condition_that_asks_for_more_needs_manual_review(condition: str) -> None:
+def test_a_condition_with_other_tests_needs_manual_review(condition: str) -> None:
     source = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    " + condition + "    return ds\n"
     source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
     result = migrate_source(source, "dataset_shard", distributed=True)
@@ -121,7 +121,7 @@ def test_a_shard_of_unknown_origin_needs_manual_review() -> None:
         "config.num_worker_replicas, config.task_id",
     ],
 )
-def test_shards_by_a_cluster_go_by_rank(given: str) -> None:
+def test_shards_by_a_cluster_become_ones_by_rank(given: str) -> None:
     head = "import json, os\ncluster = json.loads(os.environ['TF_CONFIG'])\ncluster_task = cluster['task']['index']\n"
     text = after(
         HEAD + head + f"def f():\n    return tf.data.Dataset.range(9).shard({given})\n", "D5", distributed=True

@@ -5,7 +5,7 @@ from migration.checking import check_noop, check_says
 HEAD = "import tensorflow as tf\n"
 
 
-def test_data_that_is_never_sharded_is_mentioned_once() -> None:
+def test_unsharded_data_is_reported_once() -> None:
     source = (
         HEAD + "def input_fn():\n    ds = tf.data.Dataset.list_files(p)\n"
         "    return ds.interleave(lambda f: tf.data.TFRecordDataset(f))\n"

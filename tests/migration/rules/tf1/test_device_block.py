@@ -24,11 +24,11 @@ def test_other_blocks_are_left_alone(source: str) -> None:
     check_noop("device_block", HEAD + source)
 
 
-def test_a_block_for_the_cpu_stays_and_is_mentioned() -> None:
+def test_a_block_for_the_cpu_stays_and_gets_advice() -> None:
     check_says("device_block", HEAD + "with tf.device('/cpu:0'):\n    x = 1\n", "advice", "stays")
 
 
-def test_a_block_that_is_decided_at_run_time_needs_manual_review() -> None:
+def test_a_device_decided_at_run_time_needs_manual_review() -> None:
     check_says("device_block", HEAD + "with tf.device(FLAGS.where):\n    x = 1\n", "manual", "run time")
     setter = HEAD + "with tf.device(tf.train.replica_device_setter()):\n    x = 1\n"
     check_says("device_block", setter, "manual", "parameter servers")
@@ -58,7 +58,7 @@ def test_a_device_that_is_not_a_text_of_a_gpu_needs_manual_review(device: str) -
         ("", "tf.DeviceSpec(device_type='GPU', device_index=i)"),
     ],
 )
-def test_a_text_of_a_gpu_is_known_however_it_is_made(before: str, device: str) -> None:
+def test_a_gpu_in_a_composed_text_is_recognised(before: str, device: str) -> None:
     assert body(f"{before}with tf.device({device}):\n    x = 1\n", "device_block") == f"{before}x = 1\n"
 
 

@@ -20,7 +20,7 @@ RULES = [("npu", "unsupported_api"), ("mlu", "mlu_report")]
         "use = tf.test.is_gpu_available()\n",
     ],
 )
-def test_devices_that_are_only_shown_need_nothing(text: str, to: str, rule: str) -> None:
+def test_devices_that_are_only_printed_are_not_counted(text: str, to: str, rule: str) -> None:
     check_says(rule, HEAD + text, "advice", "GPU", to=to)
 
 
@@ -34,5 +34,5 @@ def test_devices_that_are_only_shown_need_nothing(text: str, to: str, rule: str)
         "gpus = tf.config.list_physical_devices('GPU')\nbatch = 32 * len(gpus)\n",
     ],
 )
-def test_devices_that_are_counted_need_review(text: str, to: str, rule: str) -> None:
+def test_devices_that_are_counted_need_manual_review(text: str, to: str, rule: str) -> None:
     check_says(rule, HEAD + text, "manual", "GPU", to=to)

@@ -58,7 +58,7 @@ def test_sessions_that_do_not_train_or_broadcast_already_stay(source: str) -> No
         "s = somewhere.opened()\n",
     ],
 )
-def test_a_session_with_a_graph_of_its_own_gets_the_operation_there(opened: str) -> None:
+def test_a_session_with_its_own_graph_gets_the_broadcast_in_that_graph(opened: str) -> None:
     source = HEAD + f"opt.minimize(l)\n{opened}s.run(tf.global_variables_initializer())\n"
     text = after(source, "distribute_broadcast", distributed=True)
     op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
@@ -75,7 +75,7 @@ def test_a_session_with_a_graph_of_its_own_gets_the_operation_there(opened: str)
         "if s.run(init) is None:\n    pass\n",
     ],
 )
-def test_a_run_behind_which_nothing_can_be_written_needs_manual_review(run: str) -> None:
+def test_a_run_after_which_nothing_can_be_inserted_needs_review(run: str) -> None:
     source = HEAD + f"opt.minimize(l)\ninit = tf.global_variables_initializer()\n{run}"
     check_says("distribute_broadcast", source, "manual", "same values", distributed=True)
 
@@ -106,7 +106,7 @@ def test_the_optimizer_may_be_in_another_file(folder: str, imported: str, before
     assert f"{later}.run(bcast_op)\n" in text
 
 
-def test_a_file_without_tensorflow_may_bring_model_and_session_together() -> None:
+def test_a_file_without_tensorflow_may_connect_model_and_session() -> None:
     helper = "from tensorflow import Session, global_variables_initializer as first\ndef opened():\n"
     helper += "    sess = Session()\n    sess.run(first())\n    return sess\n"
     others = {
@@ -145,7 +145,7 @@ def test_a_canned_estimator_gets_the_hook_and_an_npu_estimator_does_not() -> Non
 
 
 @pytest.mark.parametrize("call", ["tf.train.Supervisor(logdir=d)", "tf.contrib.slim.learning.train(op, d)"])
-def test_sessions_that_somebody_else_opens_need_manual_review(call: str) -> None:
+def test_sessions_that_a_training_loop_opens_need_review(call: str) -> None:
     check_says(
         "distribute_broadcast", HEAD + f"opt.minimize(l)\ns = {call}\n", "manual", "same values", distributed=True
     )
@@ -155,7 +155,7 @@ def test_sessions_that_somebody_else_opens_need_manual_review(call: str) -> None
 @pytest.mark.parametrize(
     "fetch", ["train_op", "[loss, self.train_step]", "model.optimizer", "fetches={'t': net.train}"]
 )
-def test_a_function_that_trains_broadcasts_whatever_it_is_called(name: str, fetch: str) -> None:
+def test_a_function_that_trains_broadcasts_whatever_its_name(name: str, fetch: str) -> None:
     text = (
         f"{OTHERWISE_NAMED}def {name}(self, model, net, loss, train_op):\n    with tf.Session() as s:\n"
         f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"

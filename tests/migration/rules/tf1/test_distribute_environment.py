@@ -31,7 +31,7 @@ def test_a_default_is_written(before: str, later: str) -> None:
     check_rewrite("distribute_environment", head + before + "\n", head + later + "\n")
 
 
-def test_a_variable_that_is_made_a_number_later() -> None:
+def test_a_variable_that_int_converts_later_gets_a_default() -> None:
     head = "import os\nfrom npu_bridge.npu_init import *\n"
     before = head + "size = os.environ.get('RANK_SIZE', '').strip()\nif int(size) > 1:\n    print(int(size))\n"
     check_rewrite("distribute_environment", before, before.replace("''", '"1"'))

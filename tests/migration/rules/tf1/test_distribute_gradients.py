@@ -26,11 +26,11 @@ HEAD = "import tensorflow as tf\n"
         "def gradients(a, b): pass\ng = gradients(l, v)\nopt.apply_gradients(zip(g, v))\n",
     ],
 )
-def test_gradients_of_other_things_and_exchanged_ones_stay(source: str) -> None:
+def test_gradients_for_other_purposes_and_exchanged_ones_stay(source: str) -> None:
     check_noop("distribute_gradients", HEAD + source, distributed=True)
 
 
-def test_gradients_by_something_else_than_what_is_updated_need_manual_review() -> None:
+def test_gradients_of_other_variables_than_the_updated_ones_need_review() -> None:
     source = HEAD + "g = tf.gradients(l, x)\no.apply_gradients(pairs(g))\n"
     check_says("distribute_gradients", source, "manual", "training loss", distributed=True)
 
@@ -52,13 +52,13 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
 """
 
 
-def test_clipped_gradients_of_the_users_optimizer() -> None:
+def test_clipped_gradients_are_averaged_by_the_wrapped_optimizer() -> None:
     text = after(BERT, distributed=True)
     assert "  optimizer = NPUDistributedOptimizer(optimizer)\n" in text
     assert "  grads = [grad for grad, _ in optimizer.compute_gradients(loss, tvars)]\n  (grads, _) = tf.clip" in text
 
 
-def test_further_arguments_go_along_and_others_make_it_a_reduction() -> None:
+def test_known_keywords_are_kept_and_others_lead_to_npu_allreduce() -> None:
     head = HEAD + NPU + "v = tf.trainable_variables()\no = NPUDistributedOptimizer(x)\n"
     text = after(head + "g = tf.gradients(l, v, grad_ys=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True)
     assert "g = [grad for grad, _ in o.compute_gradients(l, v, grad_loss=s)]" in text
@@ -68,6 +68,6 @@ def test_further_arguments_go_along_and_others_make_it_a_reduction() -> None:
     assert "g = npu_allreduce(tf.gradients(l, v, stop_gradients=s))" in text
 
 
-def test_an_optimizer_that_is_made_later_makes_it_a_reduction() -> None:
+def test_an_optimizer_created_later_leads_to_npu_allreduce() -> None:
     source = HEAD + "v = tf.trainable_variables()\ng = tf.gradients(l, v)\no = make()\no.apply_gradients(zip(g, v))\n"
     assert "g = npu_allreduce(tf.gradients(l, v))" in after(source, "V3", distributed=True)

@@ -11,7 +11,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
     return migrate_source(dedent(source), rule, **options).after.decode()
 
 
-def test_metrics_in_another_form_go_through_a_comprehension() -> None:
+def test_metrics_in_another_form_are_averaged_in_a_comprehension() -> None:
     source = HEAD + "s = tf.estimator.EstimatorSpec(m, eval_metric_ops=metric_fn(*t))\n"
     text = after(source, "distribute_metrics", metrics_allreduce=True)
     assert "for key, (value, update) in metric_fn(*t).items()}" in text

@@ -45,7 +45,7 @@ def test_what_does_not_train_and_what_is_wrapped_stay(source: str) -> None:
         check_noop("distribute_optimizer", HEAD + source, distributed=True)
 
 
-def test_it_is_wrapped_behind_its_construction() -> None:
+def test_it_is_wrapped_after_its_construction() -> None:
     before = (
         "import tensorflow.compat.v1 as tf1\ndef f():\n\topt = tf1.train.MomentumOptimizer(\n"
         "\t\t0.1, 0.9)  # sgd\n\tgvs = opt.compute_gradients(l)\n"
@@ -99,11 +99,11 @@ def test_it_is_wrapped_behind_its_construction() -> None:
         ),
     ],
 )
-def test_every_way_to_train(before: str, later: str) -> None:
+def test_every_way_to_train_leads_to_a_wrapper(before: str, later: str) -> None:
     assert wrap_optimizer(before) == HEAD + NPU + later
 
 
-def test_one_line_behind_a_choice() -> None:
+def test_one_line_after_an_if_wraps_all_branches() -> None:
     before = (
         "def f():\n"
         "  if lars:\n"
@@ -118,7 +118,7 @@ def test_one_line_behind_a_choice() -> None:
     assert wrap_optimizer(before) == HEAD + NPU + later
 
 
-def test_a_choice_without_an_else_wraps_each_where_it_is_made() -> None:
+def test_without_an_else_each_optimizer_is_wrapped_at_its_creation() -> None:
     before = (
         "opt = tf.train.AdamOptimizer(1)\nif sgd:\n    opt = tf.train.GradientDescentOptimizer(1)\nopt.minimize(l)\n"
     )
@@ -129,7 +129,7 @@ def test_a_choice_without_an_else_wraps_each_where_it_is_made() -> None:
     assert wrap_optimizer(before) == HEAD + NPU + later
 
 
-def test_a_use_within_a_branch_wraps_before_it() -> None:
+def test_an_optimizer_used_in_its_branch_is_wrapped_there() -> None:
     before = (
         "if a:\n    o = tf.train.AdamOptimizer(1)\n    t = o.minimize(l)\nelse:\n"
         "    o = tf.train.FtrlOptimizer(1)\n    t = o.minimize(l)\n"
@@ -147,13 +147,13 @@ def test_what_is_wrapped_by_a_caller_is_not_wrapped_twice() -> None:
 
 
 @pytest.mark.parametrize("use", ["table = {'adam': %s}", "train(%s)", "a, b = %s, 1"])
-def test_where_it_goes_must_be_seen(use: str) -> None:
+def test_an_optimizer_of_unknown_use_needs_manual_review(use: str) -> None:
     check_says(
         "distribute_optimizer", HEAD + use % "tf.train.AdamOptimizer(1)" + "\n", "manual", "once", distributed=True
     )
 
 
-def test_wrapper_style_and_the_loss_scale() -> None:
+def test_wrapper_style_and_loss_scale_optimizers_are_handled() -> None:
     text = wrap_optimizer("o = tf.train.AdamOptimizer(1)\no.minimize(l)\n", style="wrapper")
     assert "o = npu_distributed_optimizer_wrapper(o)\n" in text
     source = (
@@ -177,13 +177,13 @@ def test_wrapper_style_and_the_loss_scale() -> None:
         "from elsewhere import make\nopt = make(0.1)\nopt.minimize(loss)\n",
     ],
 )
-def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source: str) -> None:
+def test_an_optimizer_of_unknown_origin_is_reported_where_it_trains(source: str) -> None:
     result = check_says(OPTIMIZER, HEAD + source, "manual", "does not show", distributed=True)
     assert {finding.risk for finding in result.findings} == {"high"}
 
 
 @pytest.mark.parametrize("optimizer", ["'Adam'", "tf.train.AdamOptimizer"])
-def test_an_optimizer_that_optimize_loss_makes_needs_manual_review(optimizer: str) -> None:
+def test_an_optimizer_that_optimize_loss_creates_needs_review(optimizer: str) -> None:
     source = f"tf.contrib.layers.optimize_loss(loss, None, 0.1, optimizer={optimizer})\n"
     check_says(OPTIMIZER, HEAD + source, "manual", "creates the optimizer", distributed=True)
 

@@ -48,18 +48,18 @@ def test_a_strategy_that_is_passed_on_becomes_none(made: str) -> None:
         "def f():\n    return MADE\n",
     ],
 )
-def test_a_strategy_of_which_more_is_asked_needs_manual_review(use: str) -> None:
+def test_a_strategy_with_other_uses_needs_manual_review(use: str) -> None:
     source = HEAD + use.replace("MADE", "tf.distribute.MirroredStrategy()")
     check_says("distribute_strategy", source, "manual", "strategy")
 
 
-def test_a_call_with_a_comment_is_left_for_that_reason() -> None:
+def test_a_strategy_with_a_comment_in_its_call_needs_review() -> None:
     source = HEAD + "s = tf.distribute.MirroredStrategy(  # all cards\n)\nrun(s)\n"
     check_says("distribute_strategy", source, "manual", "the call has a comment")
 
 
 @pytest.mark.parametrize("distributed", [False, True])
-def test_a_helper_that_chooses_is_only_reported(distributed: bool) -> None:
+def test_a_helper_that_chooses_the_strategy_is_only_reported(distributed: bool) -> None:
     source = HEAD + (
         "def get_distribution_strategy(kind):\n"
         "    if kind == 'one':\n"
@@ -75,13 +75,13 @@ def after(source: str, rule: str = "", **options: object) -> str:
     return migrate_source(dedent(source), rule, **options).after.decode()
 
 
-def test_in_a_distributed_run_it_becomes_the_accelerators() -> None:
+def test_with_distributed_it_becomes_npu_strategy() -> None:
     text = after(HEAD + "s = tf.distribute.MirroredStrategy()\nwith s.scope():\n    run()\n", distributed=True)
     assert "s = npu_strategy.NPUStrategy()\nwith s.scope():" in text
     assert "from npu_bridge.estimator.npu import npu_strategy\n" in text
 
 
-def test_what_the_run_configuration_left_unused_is_not_made() -> None:
+def test_a_strategy_that_became_unused_is_none() -> None:
     source = HEAD + "s = tf.distribute.MirroredStrategy()\nc = tf.estimator.RunConfig(train_distribute=s)\n"
     for distributed in (False, True):
         text = after(source, distributed=distributed)

@@ -28,7 +28,7 @@ def migrate_all(source: str, **options: object) -> tuple[str, list[str]]:
     return result.after.decode(), averages
 
 
-def test_without_the_option_gradients_are_averaged() -> None:
+def test_without_reduction_sum_gradients_are_averaged() -> None:
     text, averages = migrate_all(HEAD + "opt = tf.train.AdamOptimizer(1)\ntrain = opt.minimize(loss)\n")
     assert "NPUDistributedOptimizer(opt)" in text
     assert "hccl_ops.allreduce" not in text
@@ -47,7 +47,7 @@ def test_without_the_option_gradients_are_averaged() -> None:
         HCCL + "opt = tf.train.AdamOptimizer(1)\ngvs = " + SUM.format("opt.compute_gradients(loss)") + "\n",
     ],
 )
-def test_what_is_not_seen_to_be_an_optimizer_or_is_summed_already_stays(source: str) -> None:
+def test_unknown_objects_and_summed_gradients_stay(source: str) -> None:
     check_noop("distribute_sum", HEAD + source, distributed=True, reduction="sum")
 
 
@@ -61,7 +61,7 @@ def test_what_is_not_seen_to_be_an_optimizer_or_is_summed_already_stays(source: 
         ("loss, step, tvars, 1", "loss, var_list=tvars, gate_gradients=1", ", global_step=step"),
     ],
 )
-def test_minimize_is_taken_apart(arguments: str, computed: str, applied: str) -> None:
+def test_minimize_becomes_compute_sum_and_apply(arguments: str, computed: str, applied: str) -> None:
     check_rewrite(
         "distribute_sum",
         HEAD + f"opt = tf.train.AdamOptimizer(1)\nwith deps:\n  train = opt.minimize({arguments})  # go\n",
@@ -74,7 +74,7 @@ def test_minimize_is_taken_apart(arguments: str, computed: str, applied: str) ->
     )
 
 
-def test_an_optimizer_that_has_no_name_gets_one() -> None:
+def test_an_optimizer_without_a_variable_gets_one() -> None:
     text, averages = migrate_all(
         HEAD + "grads = 1\ntrain = tf.train.AdamOptimizer(\n    0.1).minimize(loss)\n", reduction="sum"
     )
@@ -85,7 +85,7 @@ def test_an_optimizer_that_has_no_name_gets_one() -> None:
     assert averages == []
 
 
-def test_gradients_that_are_clipped_on_the_way_are_summed_first() -> None:
+def test_gradients_are_summed_before_clipping() -> None:
     body = "opt = tf.train.AdamOptimizer(1)\ngvs = opt.compute_gradients(loss)\nopt.apply_gradients(clip(gvs))\n"
     text, averages = migrate_all(HEAD + body, reduction="sum")
     assert f"gvs = {SUM.format('opt.compute_gradients(loss)')}\n" in text
@@ -93,7 +93,7 @@ def test_gradients_that_are_clipped_on_the_way_are_summed_first() -> None:
     assert averages == []
 
 
-def test_gradients_by_hand_are_summed_by_the_vendors_function() -> None:
+def test_gradients_of_tf_gradients_are_summed_by_npu_allreduce() -> None:
     body = (
         "opt = tf.train.AdamOptimizer(1)\ntvars = tf.trainable_variables()\ngrads = tf.gradients(loss, tvars)\n"
         "train = opt.apply_gradients(zip(grads, tvars))\n"
@@ -112,20 +112,20 @@ def test_gradients_by_hand_are_summed_by_the_vendors_function() -> None:
         "import horovod.tensorflow as h\nopt = h.DistributedOptimizer(tf.train.AdamOptimizer(1))\nopt.minimize(1)\n",
     ],
 )
-def test_an_optimizer_that_averages_all_the_same_is_named(body: str) -> None:
+def test_an_optimizer_that_still_averages_is_reported(body: str) -> None:
     text, averages = migrate_all(HEAD + body, reduction="sum")
     assert "Distributed" in text
     assert averages
     assert "multiply the learning rate by the number of ranks" in averages[0]
 
 
-def test_a_second_run_that_asks_for_nothing_does_not_average_the_sums() -> None:
+def test_a_second_run_without_reduction_does_not_average_sums() -> None:
     once, _ = migrate_all(HEAD + "opt = tf.train.AdamOptimizer(1)\nt = opt.minimize(loss)\n", reduction="sum")
     again, _ = migrate_all(once)
     assert again == once
 
 
-def test_an_optimizer_wrapped_before_is_named() -> None:
+def test_an_optimizer_wrapped_before_is_reported() -> None:
     wrapped = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
     source = HEAD + wrapped + "opt = NPUDistributedOptimizer(tf.train.AdamOptimizer(1))\nopt.minimize(loss)\n"
     check_says("distribute_sum_left", source, "manual", "averages", distributed=True, reduction="sum")
@@ -156,7 +156,7 @@ with tf.Session() as sess:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 @pytest.mark.parametrize(("reduction", "expected"), [("average", 0.985**3), ("sum", 0.97**3)])
-def test_two_ranks_really_average_or_add_up(reduction: str, expected: float, tmp_path: Path) -> None:
+def test_two_ranks_average_or_sum_in_a_rehearsal(reduction: str, expected: float, tmp_path: Path) -> None:
     """Every rank has the gradient 1.5 w: the weight shrinks by 1.5 % of the learning rate's step, or by twice that."""
     text, _ = migrate_all(TRAIN, reduction=reduction)
     (tmp_path / "train.py").write_text(text)

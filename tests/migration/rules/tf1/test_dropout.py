@@ -29,7 +29,7 @@ def body(source: str, rule: str, **options: object) -> str:
         ),
     ],
 )
-def test_dropout_keeps_its_meaning(before: str, after: str) -> None:
+def test_dropout_is_replaced_with_the_same_keep_prob(before: str, after: str) -> None:
     text = body(f"y = {before}\n", "dropout")
     assert text == f"from npu_bridge.estimator import npu_ops\ny = {after}\n"
 
@@ -39,7 +39,7 @@ def test_other_dropouts_are_left_alone(call: str) -> None:
     check_noop("dropout", HEAD + f"y = {call}\n")
 
 
-def test_a_noise_shape_and_a_keep_prob_of_zero_are_mentioned() -> None:
+def test_a_noise_shape_gets_advice_and_a_keep_prob_of_zero_needs_review() -> None:
     check_says("dropout", HEAD + "y = tf.nn.dropout(x, 0.5, [1, 2])\n", "advice", "noise_shape")
     check_says("dropout", HEAD + "y = tf.nn.dropout(x, rate=1.0)\n", "manual", "(0, 1]")
     second = "import tensorflow.compat.v2 as tf2\ny = tf2.nn.dropout(x, 0.1)\n"
@@ -53,7 +53,7 @@ def test_a_rate_beside_positional_arguments_needs_manual_review(call: str) -> No
     check_says("dropout", HEAD + f"y = {call}\n", "manual", "name the arguments")
 
 
-def test_a_name_that_is_taken_gets_another() -> None:
+def test_a_name_in_use_gets_a_prefix() -> None:
     text = body("npu_ops = 3\ny = tf.nn.dropout(x, 0.5)\n", "dropout")
     assert "import npu_ops as npu_npu_ops" in text
     assert "y = npu_npu_ops.dropout(x, 0.5)" in text

@@ -16,7 +16,7 @@ HEAD = "import tensorflow as tf\n"
         "from npu_bridge.estimator.npu import npu_convert_dropout\ny = tf.layers.dropout(x, 0.4)\n",
     ],
 )
-def test_other_dropouts_and_layers_that_are_patched_already_are_left_alone(source: str) -> None:
+def test_other_dropouts_and_patched_layers_are_left_alone(source: str) -> None:
     check_noop("dropout_layers", HEAD + source, dropout_layers=True)
 
 

@@ -5,13 +5,13 @@ from migration.checking import migrate_source
 HEAD = "import tensorflow as tf\n"
 
 
-def test_a_positional_config_of_a_ready_made_estimator_is_replaced_in_place() -> None:
+def test_a_positional_config_of_a_canned_estimator_is_replaced_in_place() -> None:
     source = HEAD + "m = tf.estimator.LinearEstimator(head, columns, None, opt, old)\n"
     text = migrate_source(source, "estimator_canned").after.decode()
     assert "LinearEstimator(head, columns, None, opt, npu_run_config_init(run_config=old))" in text
 
 
-def test_a_run_config_for_ready_made_estimators_stays_one() -> None:
+def test_a_run_config_for_canned_estimators_keeps_its_class() -> None:
     source = (
         HEAD + "config = tf.estimator.RunConfig(model_dir='x', train_distribute=s)\n"
         "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"
@@ -24,7 +24,7 @@ def test_a_run_config_for_ready_made_estimators_stays_one() -> None:
     assert "NPURunConfig" not in text
 
 
-def test_one_that_goes_to_both_kinds_needs_manual_review_at_the_ready_made_one() -> None:
+def test_a_run_config_for_both_kinds_needs_review_at_the_canned_one() -> None:
     source = (
         HEAD + "config = tf.estimator.RunConfig(model_dir='x')\nfirst = tf.estimator.Estimator(f, config=config)\n"
         "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"

@@ -62,17 +62,17 @@ def test_directories_that_differ_are_reported() -> None:
         ("from tensorflow.contrib import learn\ne = learn.DNNClassifier([1])\n", "tf.estimator first"),
     ],
 )
-def test_estimators_that_cannot_follow_are_named(source: str, word: str) -> None:
+def test_estimators_that_cannot_be_converted_are_reported(source: str, word: str) -> None:
     result = check_says("estimator_class", HEAD + source, "manual", word)
     assert result.findings[0].risk == "high"
 
 
-def test_a_check_or_an_annotation_still_holds() -> None:
+def test_isinstance_and_annotations_stay() -> None:
     source = "def f(x: tf.estimator.Estimator) -> tf.estimator.Estimator:\n    isinstance(x, tf.estimator.Estimator)\n"
     check_noop("estimator_class", HEAD + source)
 
 
-def test_all_estimator_rules_together_leave_a_whole_script() -> None:
+def test_all_estimator_rules_together_give_a_complete_script() -> None:
     source = (
         HEAD + "c = tf.estimator.RunConfig('out', save_checkpoints_steps=9)\ne = tf.estimator.Estimator(fn, config=c)\n"
     )

@@ -36,12 +36,12 @@ def test_other_run_configs_are_left_alone(source: str) -> None:
         ("from tensorflow import *\n", "estimator.RunConfig"),
     ],
 )
-def test_every_spelling_is_the_same_class(head: str, name: str) -> None:
+def test_every_way_to_name_run_config_is_replaced(head: str, name: str) -> None:
     text = migrate_source(f"{head}c = {name}(model_dir='a')\n", "estimator_run_config").after.decode()
     assert text.endswith("c = NPURunConfig(model_dir='a')\n"), text
 
 
-def test_positions_become_keywords_and_unknown_ones_go_wherever_they_stand() -> None:
+def test_positional_arguments_are_named_and_unknown_ones_removed() -> None:
     arguments = "'out', 1, 10, 20, None, session, 5, 1, 100, strategy, None, 'grpc'"
     check_rewrite(
         "estimator_run_config",
@@ -54,7 +54,7 @@ def test_positions_become_keywords_and_unknown_ones_go_wherever_they_stand() -> 
     )
 
 
-def test_an_argument_on_its_own_line_goes_with_its_line_and_its_comment_stays() -> None:
+def test_an_argument_is_removed_with_its_line_and_comments_stay() -> None:
     check_rewrite(
         "estimator_run_config",
         HEAD
@@ -76,7 +76,7 @@ c = NPURunConfig(
     )
 
 
-def test_the_variable_that_is_no_longer_used_and_the_call_that_is_no_longer_made_are_named() -> None:
+def test_findings_name_unused_variables_and_dropped_calls() -> None:
     result = migrate_source(
         HEAD + "c = tf.estimator.RunConfig(train_distribute=strategy, device_fn=make())\n", "estimator_run_config"
     )
@@ -87,7 +87,7 @@ def test_the_variable_that_is_no_longer_used_and_the_call_that_is_no_longer_made
     assert "device_fn is removed: NPURunConfig does not have it" in text
 
 
-def test_defaults_that_differ_are_mentioned_or_written_out() -> None:
+def test_defaults_that_differ_get_advice_or_are_written_out() -> None:
     source = HEAD + "c = tf.estimator.RunConfig('out')\n"
     assert len(list_messages(migrate_source(source, "estimator_run_config"), "advice")) == 2
     text = migrate_source(source, "estimator_run_config", keep_defaults=True).after.decode()

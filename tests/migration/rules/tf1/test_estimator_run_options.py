@@ -12,7 +12,7 @@ def test_options_are_added_once_and_do_not_replace_what_is_there() -> None:
     assert "NPURunConfig(precision_mode='force_fp32', iterations_per_loop=10)" in text
 
 
-def test_newer_precision_words_use_the_newer_keyword() -> None:
+def test_newer_precision_modes_use_the_newer_keyword() -> None:
     text = migrate_source(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", precision="mixed_float16")
     assert 'NPURunConfig(precision_mode_v2="mixed_float16")' in text.after.decode()
 
@@ -27,7 +27,7 @@ def test_profiling_and_dump_configurations_are_imported() -> None:
     assert "dump_config=DumpConfig(enable_dump=True, dump_path='/d', dump_step='0|5', dump_mode=\"all\")" in text
 
 
-def test_fusion_switches_are_named_unless_the_script_names_its_own() -> None:
+def test_a_fusion_switch_file_is_set_unless_the_script_has_one() -> None:
     text = migrate_source(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", fusion_switch="/etc/off.cfg")
     assert "c = NPURunConfig(fusion_switch_file='/etc/off.cfg')\n" in text.after.decode()
     own = HEAD + CONFIG + "c = NPURunConfig(fusion_switch_file='mine.cfg')\n"

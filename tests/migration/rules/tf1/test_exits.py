@@ -13,7 +13,7 @@ HEAD = "import tensorflow as tf\n"
 
 
 @pytest.mark.parametrize("leave", ["tf.app.run()", "app.run(main)", "sys.exit(main())", "exit(0)"])
-def test_nothing_is_put_behind_what_leaves_the_program(leave: str) -> None:
+def test_nothing_is_inserted_after_an_exit(leave: str) -> None:
     head = "import sys\nfrom absl import app\nimport tensorflow as tf\n"
     body = f"sess = tf.Session()\nsess.run(a)\nif __name__ == '__main__':\n    {leave}\n"
     after = migrate_source(head + body, RULE).after.decode()
@@ -66,7 +66,7 @@ def test_a_returned_value_is_computed_first() -> None:
     ],
 )
 @pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
-def test_nothing_is_closed_behind_what_ends_the_process(imported: str, last: str, guard: str) -> None:
+def test_no_close_is_inserted_after_the_end_of_the_process(imported: str, last: str, guard: str) -> None:
     body = f"sess = tf.Session()\nATEXITsess.run(a)\n{guard}{last}\n"
     after = migrate_source(HEAD + imported + body.replace("ATEXIT", ""), RULE).after.decode()
     assert after.endswith(body.replace("ATEXIT", "atexit.register(sess.close)\n"))

@@ -13,7 +13,7 @@ GELU = [
 
 
 @pytest.mark.parametrize("line", GELU)
-def test_gelu_is_known_by_its_formula(line: str) -> None:
+def test_gelu_is_recognised_by_its_formula(line: str) -> None:
     source = f"import math\nimport numpy as np\n{HEAD}\n\ndef activation(x):\n    {line}\n"
     text = migrate_source(source, "gelu").after.decode()
     assert "def activation(x):\n    return npu_unary_ops.gelu(x)\n" in text
@@ -36,12 +36,12 @@ def test_other_formulas_are_left_alone(function: str) -> None:
     check_noop("gelu", HEAD + function)
 
 
-def test_the_exact_gelu_in_a_method_is_only_mentioned() -> None:
+def test_the_exact_gelu_gets_advice() -> None:
     source = HEAD + "class A:\n    def gelu(self, x):\n        return x * 0.5 * (1.0 + tf.erf(x / tf.sqrt(2.0)))\n"
     check_says("gelu", source, "advice", "erf")
 
 
-def test_docstring_and_comments_of_gelu_survive_and_a_local_used_elsewhere_stays() -> None:
+def test_docstring_comments_and_shared_locals_of_gelu_stay() -> None:
     check_rewrite(
         "gelu",
         "import numpy as np\n"

@@ -35,7 +35,7 @@ def test_other_things_called_hvd_are_left_alone(rule: str, source: str) -> None:
 # ---- ranks
 
 
-def test_places_within_f_strings_need_manual_review_and_keep_the_import() -> None:
+def test_uses_in_f_strings_need_manual_review_and_keep_the_import() -> None:
     source = HEAD + 'def f():\n    print(f"rank {hvd.rank()}")\n'
     result = migrate_source(source, distributed=True)
     if 'get_rank_id()}"' not in result.after.decode():
@@ -43,7 +43,7 @@ def test_places_within_f_strings_need_manual_review_and_keep_the_import() -> Non
         assert any(finding.status == "manual" and "import stays" in finding.message for finding in result.findings)
 
 
-def test_other_spellings_of_the_import() -> None:
+def test_other_forms_of_the_import_are_replaced() -> None:
     for head, call in (
         ("from horovod.tensorflow import rank as r\n", "r()"),
         ("from horovod import tensorflow as h\n", "h.rank()"),
@@ -58,7 +58,7 @@ def test_other_spellings_of_the_import() -> None:
 # ---- start, end, devices
 
 
-def test_findings_speak_of_the_original_lines_behind_what_is_gone() -> None:
+def test_findings_name_lines_of_the_original_file() -> None:
     again = "import horovod.tensorflow as hvd\n"
     source = again + "hvd.init(  # why\n)\n" + again + "import tensorflow as tf\n"
     result = migrate_source(source, distributed=True)
@@ -67,7 +67,7 @@ def test_findings_speak_of_the_original_lines_behind_what_is_gone() -> None:
     assert result.original_lines == (2, 5, 6)
 
 
-def test_communication_is_started_for_the_ranks_that_are_requested() -> None:
+def test_communication_is_started_before_the_script_reads_its_rank() -> None:
     source = HEAD + "def main(_):\n  hvd.init()\n  train(hvd.rank())\nif __name__ == '__main__':\n  tf.app.run()\n"
     text = after(source, distributed=True)
     assert "init_sess, npu_init = init_npu()" in text
@@ -78,7 +78,7 @@ def test_communication_is_started_for_the_ranks_that_are_requested() -> None:
 # ---- the optimizer
 
 
-def test_it_is_not_wrapped_a_second_time() -> None:
+def test_a_replaced_optimizer_is_not_wrapped_again() -> None:
     source = (
         HEAD + "opt = tf.train.AdamOptimizer(0.1)\nopt = hvd.DistributedOptimizer(opt)\ntrain = opt.minimize(loss)\n"
     )
@@ -99,7 +99,7 @@ def test_of_a_loss_scale_optimizer_the_inner_one_is_wrapped() -> None:
     assert "NPULossScaleOptimizer(opt, manager, is_distributed=True)\ntrain" in text
 
 
-def test_a_loss_scale_around_it_changes_nothing() -> None:
+def test_a_loss_scale_optimizer_around_it_changes_nothing() -> None:
     source = HEAD + (
         "def f():\n"
         "    opt = tf.train.AdamOptimizer(0.1)\n"
@@ -113,7 +113,7 @@ def test_a_loss_scale_around_it_changes_nothing() -> None:
     assert text.count("NPUDistributedOptimizer(") == 1
 
 
-def test_nested_in_one_expression_too() -> None:
+def test_nested_wrappers_in_one_expression_are_replaced() -> None:
     source = HEAD + (
         "manager = tf.train.experimental.FixedLossScale(8)\n"
         "inner = tf.train.AdamOptimizer(0.1)\n"
@@ -138,7 +138,7 @@ def test_nested_in_one_expression_too() -> None:
     "use",
     ["hvd.nccl_built()", "hvd.broadcast_object(x, 0)", "hvd.elastic.run", "hvd.alltoall(x)", "hvd.Compression.fp16"],
 )
-def test_what_has_no_like_is_named_and_keeps_the_import(use: str) -> None:
+def test_a_name_without_counterpart_is_reported_and_keeps_the_import(use: str) -> None:
     result = migrate_source(HEAD + f"y = ({use}, x)\nprint(y)\n", distributed=True)
     assert "import horovod.tensorflow as hvd\n" in result.after.decode()
     output = [finding.message for finding in result.findings if finding.status == "manual"]
@@ -146,14 +146,14 @@ def test_what_has_no_like_is_named_and_keeps_the_import(use: str) -> None:
     assert any("import stays" in message for message in output)
 
 
-def test_a_start_stays_as_long_as_something_needs_it() -> None:
+def test_hvd_init_stays_while_parts_of_horovod_are_used() -> None:
     source = HEAD + "hvd.init()\nx = hvd.allgather_object(1)\n"
     result = migrate_source(source, distributed=True)
     assert "hvd.init()" in result.after.decode()
     assert any("hvd.init() stays" in finding.message for finding in result.findings if finding.status == "manual")
 
 
-def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
+def test_names_imported_from_horovods_inner_modules_are_known() -> None:
     source = (
         "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
         "from horovod.tensorflow.compression import Compression\n"
@@ -168,7 +168,7 @@ def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
     assert 'return hccl_ops.allreduce(a, "sum"), get_rank_size()' in text
 
 
-def test_looking_for_the_package_needs_manual_review() -> None:
+def test_a_search_for_the_package_needs_manual_review() -> None:
     source = HEAD + "import importlib.util\nHAS = importlib.util.find_spec('horovod') is not None\nhvd.init()\n"
     output = [
         finding.message for finding in migrate_source(source, distributed=True).findings if finding.status == "manual"

@@ -35,7 +35,7 @@ def test_an_estimator_needs_no_hook(before: str, later: str) -> None:
     check_rewrite("horovod_broadcast", head + before, head + later)
 
 
-def test_where_something_holds_the_hook_an_empty_one_takes_its_place() -> None:
+def test_a_hook_outside_a_list_becomes_an_empty_hook() -> None:
     head = HEAD + "e = tf.estimator.Estimator(f)\n"
     text = after(head + "h = hvd.BroadcastGlobalVariablesHook(0)\np = (h, a)\n", "horovod_broadcast")
     assert "h = NpuEmptyHook()\n" in text

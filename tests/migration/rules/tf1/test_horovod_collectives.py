@@ -28,7 +28,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
         ("hvd.broadcast(x, root_rank=0)", "hccl_ops.broadcast([x], 0)[0]"),
     ],
 )
-def test_tensors_go_through_hccl(before: str, later: str) -> None:
+def test_collectives_on_tensors_become_those_of_hccl(before: str, later: str) -> None:
     text = after(HEAD + f"def f():\n    return {before}\n", "horovod_collectives", distributed=True)
     assert f"    return {later}\n" in text, text
 
@@ -42,11 +42,11 @@ def test_tensors_go_through_hccl(before: str, later: str) -> None:
         "hvd.allreduce(*x)",
     ],
 )
-def test_a_reduction_that_cannot_be_known_needs_manual_review(call: str) -> None:
+def test_an_unknown_reduction_needs_manual_review(call: str) -> None:
     check_says("horovod_collectives", HEAD + f"y = {call}\n", "manual", "allreduce")
 
 
-def test_a_comment_within_a_call_is_not_swallowed() -> None:
+def test_a_call_with_a_comment_needs_manual_review() -> None:
     check_says(
         "horovod_collectives", HEAD + "y = hvd.allreduce(\n    x  # the loss\n)\n", "manual", "needs a manual change"
     )

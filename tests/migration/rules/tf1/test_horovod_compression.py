@@ -11,7 +11,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
     return migrate_source(source, rule, **options).after.decode()
 
 
-def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> None:
+def test_an_unread_compression_is_removed_and_a_read_one_stays() -> None:
     choice = "c = hvd.Compression.fp16 if fp16 else hvd.Compression.none\n"
     source = HEAD + choice + "opt = hvd.DistributedOptimizer(opt, compression=c)\n"
     assert after(source, distributed=True) == (

@@ -19,7 +19,7 @@ HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
         ("tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], 'GPU')\nx = 1\n", "x = 1\n"),
     ],
 )
-def test_the_choice_of_a_gpu_is_dropped(before: str, later: str) -> None:
+def test_the_choice_of_a_gpu_is_removed(before: str, later: str) -> None:
     check_rewrite("horovod_devices", HEAD + before, HEAD + later)
 
 

@@ -26,7 +26,7 @@ THERE = "import tensorflow as tf\nhvd = True  # hccl replaces Horovod, and is al
         ("import horovod.tensorflow as hvd; import os\nx = 1\n", "import os\nx = 1\n"),
     ],
 )
-def test_the_import_goes_in_whatever_form(before: str, later: str) -> None:
+def test_the_import_is_removed_in_any_form(before: str, later: str) -> None:
     check_rewrite("horovod_import", before, later)
 
 
@@ -45,13 +45,13 @@ def test_the_import_goes_in_whatever_form(before: str, later: str) -> None:
         "if hvd.rank: pass",
     ],
 )
-def test_a_use_that_asks_more_than_whether_it_is_there_keeps_the_import(use: str) -> None:
+def test_a_use_other_than_a_test_keeps_the_import(use: str) -> None:
     status, why = ("manual", "(line 7)") if "hvd.rank" in use else ("unresolved", "(script.py:7)")
     check_says("horovod_import", GUARDED + f"if hvd is not None:\n    {use}\n", status, why)
 
 
 @pytest.mark.parametrize("taken", ["from script import hvd\nhvd.init()\n", "import script\nscript.hvd.init()\n"])
-def test_an_import_that_another_file_takes_becomes_true_there(taken: str) -> None:
+def test_a_name_that_another_file_imports_and_tests_becomes_true(taken: str) -> None:
     source = GUARDED + "x = 1\n"
     others = {"other.py": "import tensorflow as tf\n" + taken}
     check_rewrite("horovod_import", source, THERE + "x = 1\n", others=others)
@@ -74,7 +74,7 @@ def test_an_import_that_another_file_takes_becomes_true_there(taken: str) -> Non
         "many = hvd is not None",
     ],
 )
-def test_a_question_whether_it_is_there_is_answered_yes(question: str) -> None:
+def test_a_tested_name_becomes_true(question: str) -> None:
     check_rewrite("horovod_import", GUARDED + question + "\n", THERE + question + "\n")
 
 
@@ -95,7 +95,7 @@ def test_a_question_whether_it_is_there_is_answered_yes(question: str) -> None:
         ),
     ],
 )
-def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str) -> None:
+def test_a_flag_set_beside_the_import_stays_true(before: str, later: str) -> None:
     check_rewrite("horovod_import", before + "if HAS: go()\n", later + "if HAS: go()\n")
 
 
@@ -115,12 +115,12 @@ def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str
         ),
     ],
 )
-def test_what_is_requested_is_true_wherever_it_was_imported(before: str, later: str) -> None:
+def test_a_tested_name_is_true_for_every_form_of_import(before: str, later: str) -> None:
     why = "  # hccl replaces Horovod, and is always installed"
     check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")
 
 
-def test_a_bare_use_keeps_the_import() -> None:
+def test_a_module_that_is_passed_on_keeps_the_import() -> None:
     source = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n" + "if hvd is not None:\n    run(hvd)\n"
     result = migrate_source(source, distributed=True)
     assert result.after.decode() == source
@@ -130,6 +130,6 @@ def test_a_bare_use_keeps_the_import() -> None:
 @pytest.mark.parametrize(
     "fallback", ["hvd = Alone()", "import fake as hvd"], ids=["an object of its own", "another module"]
 )
-def test_a_stand_in_of_the_script_is_not_taken_for_horovod(fallback: str) -> None:
+def test_another_object_called_hvd_is_not_taken_for_horovod(fallback: str) -> None:
     source = GUARDED.replace("hvd = None", fallback) + "if hvd is not None:\n    hvd.init()\n"
     assert migrate_source(source, distributed=True).after.decode() == source

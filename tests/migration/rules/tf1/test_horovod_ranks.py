@@ -35,11 +35,11 @@ def test_without_a_distributed_run_ranks_come_from_the_environment() -> None:
     assert "import os\n" in text
 
 
-def test_nobody_but_hccl_knows_the_number_of_ranks_on_a_server() -> None:
+def test_without_hccl_local_size_needs_manual_review() -> None:
     check_says("horovod_ranks", HEAD + "def f():\n    return hvd.local_size()\n", "manual", "environment variable")
 
 
-def test_what_runs_before_main_asks_the_environment() -> None:
+def test_code_before_main_reads_the_environment() -> None:
     source = HEAD + "SIZE = hvd.size()\ndef main(_, n=hvd.size()):\n    print(hvd.size())\ntf.app.run(main)\n"
     text = after(source, "horovod_ranks", distributed=True)
     assert 'SIZE = int(os.getenv("RANK_SIZE", "1"))' in text
@@ -47,11 +47,11 @@ def test_what_runs_before_main_asks_the_environment() -> None:
     assert "    print(get_rank_size())" in text
 
 
-def test_a_script_without_main_asks_hccl_since_communication_is_started_before() -> None:
+def test_a_script_without_main_calls_hccl_after_the_start() -> None:
     assert "rate = get_rank_size()" in after(HEAD + "rate = hvd.size()\n", "horovod_ranks", distributed=True)
 
 
-def test_the_vendors_helpers_in_wrapper_style_and_the_environment_when_requested() -> None:
+def test_style_and_rank_choose_helpers_or_the_environment() -> None:
     source = HEAD + "def f():\n    return hvd.rank()\n"
     assert "return get_npu_rank_id()" in after(source, "horovod_ranks", distributed=True, style="wrapper")
     assert 'return int(os.getenv("RANK_ID", "0"))' in after(source, "horovod_ranks", distributed=True, rank="env")

@@ -34,7 +34,7 @@ def test_other_packages_are_left_alone(source: str) -> None:
         "def f():\n    from mpi4py import MPI\n",
     ],
 )
-def test_packages_without_an_equivalent_are_named_once(source: str) -> None:
+def test_packages_without_an_equivalent_are_reported_once(source: str) -> None:
     assert len(check_says("imports_report", source, "manual", "no equivalent").findings) == 1
 
 

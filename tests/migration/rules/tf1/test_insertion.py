@@ -12,7 +12,7 @@ RULE = "session_config"
 WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
 
 
-def test_a_config_that_needs_the_statement_it_stands_in_is_wrapped() -> None:
+def test_a_config_that_reads_names_of_its_statement_is_wrapped() -> None:
     before = """
         import tensorflow as tf
         with open(p) as f, tf.Session(config=tf.ConfigProto(device_count=read(f))) as s:
@@ -36,7 +36,7 @@ def test_a_config_that_needs_the_statement_it_stands_in_is_wrapped() -> None:
         "if x:\n    pass\nelif {}:\n    pass",
     ],
 )
-def test_where_statements_cannot_stand_the_helper_is_used(line: str) -> None:
+def test_where_no_statement_can_be_inserted_the_helper_is_used(line: str) -> None:
     for inner in ("", "config=tf.ConfigProto(log_device_placement=False)"):
         before = f"import tensorflow as tf\n{line.format(f'tf.Session({inner})')}\n"
         old = f"config_proto={inner.removeprefix('config=')}" if inner else ""

@@ -47,6 +47,6 @@ if __name__ == "__main__":
 """
 
 
-def test_a_model_that_a_method_builds_is_one() -> None:
+def test_a_model_that_a_method_builds_counts() -> None:
     text = migrate_source(BUILT_BY_METHOD, "keras_session").after.decode()
     assert text.index("set_session(npu_keras_sess)") < text.index("net = Net()")

@@ -16,9 +16,9 @@ HEAD = "import tensorflow as tf\nmodel = tf.keras.Sequential()\n"
         "model.fit(dataset, epochs=3)\n",
     ],
 )
-def test_no_warning_where_batches_are_whole(body: str) -> None:
+def test_no_advice_where_all_batches_are_equal(body: str) -> None:
     check_noop("keras_batch", HEAD + body)
 
 
-def test_arrays_are_warned_of() -> None:
+def test_fit_on_arrays_gets_advice() -> None:
     check_says("keras_batch", HEAD + "model.fit(x, y, batch_size=32)\n", "advice", "shorter")

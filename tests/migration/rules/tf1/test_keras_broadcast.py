@@ -40,7 +40,7 @@ def test_other_fits_and_present_callbacks_are_left_alone(body: str) -> None:
         ("fit(x, callbacks=make(3))", f"fit(x, callbacks=[{NEW}] + list(make(3) or []))"),
     ],
 )
-def test_the_callback_comes_first(before: str, after: str) -> None:
+def test_the_callback_is_inserted_first(before: str, after: str) -> None:
     check_rewrite(RULE, f"{HEAD}{MODEL}model.{before}\n", f"{HEAD}{IMPORT}{MODEL}model.{after}\n", distributed=True)
 
 
@@ -50,7 +50,7 @@ def test_a_list_by_name_is_added_to() -> None:
     check_rewrite(RULE, HEAD + MODEL + body.format("cbs"), after, distributed=True)
 
 
-def test_batches_by_hand_and_unknown_models_need_manual_review() -> None:
+def test_train_on_batch_and_unknown_models_need_review() -> None:
     check_says(RULE, HEAD + MODEL + "model.train_on_batch(x, y)\n", "manual", "broadcast", distributed=True)
     check_says(RULE, HEAD + "def f(m):\n    m.fit(x, epochs=3)\n", "manual", "broadcast", distributed=True)
     check_says(RULE, HEAD + MODEL + "model.fit(x, **more)\n", "manual", "broadcast", distributed=True)

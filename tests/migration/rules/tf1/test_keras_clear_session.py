@@ -9,7 +9,7 @@ def test_other_functions_of_this_name_are_left_alone() -> None:
     check_noop(RULE, "from mylib import clear_session\nclear_session()\nself.clear_session()\n")
 
 
-def test_every_spelling_of_tensorflows_keras() -> None:
+def test_every_way_to_name_clear_session_of_tf_keras() -> None:
     added = "from npu_bridge.npu_init import npu_clear_session\n"
     for head, call in (
         ("import tensorflow as tf\n", "tf.keras.backend.clear_session"),

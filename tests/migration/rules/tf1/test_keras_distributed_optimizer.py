@@ -23,7 +23,7 @@ def test_other_compiles_and_wrapped_optimizers_are_left_alone(body: str) -> None
     check_noop(RULE, HEAD + body, distributed=True)
 
 
-def test_one_device_needs_no_wrapper() -> None:
+def test_without_distributed_nothing_is_wrapped() -> None:
     assert IMPORT.encode() not in migrate_source(HEAD + "model.compile('sgd')\nmodel.fit(x)\n").after
 
 
@@ -33,7 +33,7 @@ def test_unknown_receivers_need_manual_review() -> None:
     )
 
 
-def test_by_position_and_by_keyword() -> None:
+def test_positional_and_keyword_optimizers_are_wrapped() -> None:
     for before, after in (
         ("model.compile('sgd', 'mse')\n", "model.compile(npu_distributed_optimizer_wrapper('sgd'), 'mse')\n"),
         (
@@ -46,6 +46,6 @@ def test_by_position_and_by_keyword() -> None:
         check_rewrite(RULE, HEAD + before, expected, distributed=True)
 
 
-def test_standalone_keras_needs_an_object() -> None:
+def test_a_name_of_an_optimizer_of_standalone_keras_needs_review() -> None:
     text = "from keras.models import Sequential\nm = Sequential()\nm.compile('sgd', 'mse')\n"
     check_says(RULE, text, "manual", "wrapped", distributed=True)

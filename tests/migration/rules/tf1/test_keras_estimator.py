@@ -8,15 +8,15 @@ MINE = "from npu_bridge.estimator.npu import keras_to_npu\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
 
 
-def test_other_peoples_function_is_left_alone() -> None:
+def test_a_function_of_the_project_with_this_name_is_left_alone() -> None:
     check_noop(RULE, "from mylib import model_to_estimator\nmodel_to_estimator(m)\n")
 
 
-def test_unpacked_positions_need_manual_review() -> None:
+def test_unpacked_positional_arguments_need_manual_review() -> None:
     check_says(RULE, HEAD + "tf.keras.estimator.model_to_estimator(*args)\n", "manual", "unpacked")
 
 
-def test_positions_behind_the_fourth_are_named() -> None:
+def test_positional_arguments_after_the_fourth_are_named() -> None:
     check_rewrite(
         RULE,
         HEAD + CONFIG + "e = tf.keras.estimator.model_to_estimator(m, None, None, 'd', NPURunConfig(), 'saver')\n",
@@ -30,7 +30,7 @@ def test_a_config_of_unknown_kind_needs_manual_review() -> None:
     assert any(finding.status == "manual" and "NPURunConfig" in finding.message for finding in result.findings)
 
 
-def test_after_the_run_config_rule_all_is_well() -> None:
+def test_with_the_rule_for_run_config_nothing_needs_review() -> None:
     text = HEAD + "c = tf.estimator.RunConfig('d')\ne = tf.keras.estimator.model_to_estimator(m, config=c)\n"
     result = migrate_source(text)
     assert "e = keras_to_npu.model_to_npu_estimator(m, config=c)\n" in result.after.decode()

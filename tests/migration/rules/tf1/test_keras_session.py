@@ -51,7 +51,7 @@ def test_the_entry_script_gets_the_session_of_all() -> None:
     check_noop(RULE, library, path="library.py", others={"script.py": script}, entry="script.py")
 
 
-def test_at_module_level_if_a_layer_is_made_there_and_closed_in_main() -> None:
+def test_a_layer_at_module_level_puts_the_session_there_and_the_close_in_main() -> None:
     body = """
         import tensorflow as tf
         from absl import app
@@ -68,7 +68,7 @@ def test_at_module_level_if_a_layer_is_made_there_and_closed_in_main() -> None:
     assert after.endswith("    app.run(main)\n")
 
 
-def test_in_main_behind_its_docstring_if_all_is_made_in_functions() -> None:
+def test_layers_in_functions_put_the_session_in_main() -> None:
     body = """
         import tensorflow as tf
         def build():
@@ -91,31 +91,31 @@ def test_a_loop_at_module_level_is_not_entered() -> None:
     assert after.endswith(f"set_session(npu_keras_sess)\n{body}npu_keras_sess.close()\n")
 
 
-def test_a_module_that_leaves_early_without_a_main_closes_at_exit() -> None:
+def test_a_module_that_exits_early_closes_by_atexit() -> None:
     body = "import sys\nmodel = tf.keras.Sequential()\nmodel.fit(x, y)\nsys.exit(0)\n"
     after = migrate_source(HEAD + body, RULE).after.decode()
     assert "atexit.register(lambda: npu_keras_sess.close())" in after
     assert after.endswith("sys.exit(0)\n")
 
 
-def test_wrapper_style() -> None:
+def test_wrapper_style_calls_the_vendors_helper() -> None:
     after = migrate_source(HEAD + MODEL + "model.fit(x, y)\n", RULE, style="wrapper").after.decode()
     assert "\nnpu_keras_sess = set_keras_session_npu_config()\nmodel = " in after
     assert after.endswith("model.fit(x, y)\nclose_session(npu_keras_sess)\n")
 
 
-def test_the_session_rules_find_nothing_more_to_do() -> None:
+def test_session_rules_find_nothing_to_add() -> None:
     result = migrate_source(HEAD + MODEL + "model.fit(x, y)\n")
     assert {finding.rule for finding in result.findings if finding.status != "advice"} == {"tf1.keras_session"}
 
 
-def test_a_session_taken_from_keras_needs_one_too() -> None:
+def test_the_session_is_set_before_get_session() -> None:
     body = "from tensorflow.keras import backend as K\nsess = K.get_session()\nsess.run(a)\n"
     after = migrate_source(HEAD + body, RULE).after.decode()
     assert after.index("K.set_session(npu_keras_sess)") < after.index("sess = K.get_session()")
 
 
-def test_the_compatible_tensorflow_is_preferred() -> None:
+def test_compat_v1_is_preferred() -> None:
     head = "import tensorflow as tf2\nimport tensorflow.compat.v1 as tf\n"
     after = migrate_source(head + MODEL + "model.fit(x, y)\n", RULE).after.decode()
     assert "\nconfig = tf.ConfigProto()\n" in after
@@ -138,6 +138,6 @@ def test_the_session_is_set_in_the_keras_that_the_other_file_uses(style: str) ->
     assert text.index("\nset_session(npu_keras_sess)") < text.index("m = build(3)")
 
 
-def test_what_is_used_as_a_keras_model_is_named_though_nobody_sees_it_made() -> None:
+def test_an_object_used_like_a_keras_model_is_reported() -> None:
     check_says("keras_session", SCRIPT, "manual", "m is compiled and run like a Keras model")
     check_noop("keras_session", "import tensorflow as tf\nimport re\nre.compile('x')\nm.fit(x, y)\n")

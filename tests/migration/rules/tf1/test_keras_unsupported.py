@@ -24,9 +24,9 @@ def test_the_users_functions_of_these_names_are_not_meant() -> None:
         ("import tensorflow as tf\nm = tf.keras.Sequential()\nm.compile('sgd', run_eagerly=True)\n", "run_eagerly"),
     ],
 )
-def test_what_does_not_run_needs_manual_review(text: str, word: str) -> None:
+def test_unsupported_parts_of_keras_need_manual_review(text: str, word: str) -> None:
     check_says(RULE, text, "manual", word)
 
 
-def test_asking_whether_it_is_eager_is_harmless() -> None:
+def test_executing_eagerly_gets_advice() -> None:
     check_says(RULE, "import tensorflow as tf\nif tf.executing_eagerly():\n    pass\n", "advice", "eager")

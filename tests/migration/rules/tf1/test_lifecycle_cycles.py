@@ -24,16 +24,16 @@ AGAIN = """\
         "def f():\n    tf.estimator.train_and_evaluate(e, t, v)\n    get_rank_id()\n",
     ],
 )
-def test_nothing_follows_or_no_estimator(body: str) -> None:
+def test_a_single_call_or_another_object_is_left_alone(body: str) -> None:
     check_noop(RULE, HEAD + body, distributed=True)
 
 
-def test_nobody_asks_for_ranks() -> None:
+def test_a_project_that_asks_for_no_ranks_is_left_alone() -> None:
     text = f"import tensorflow as tf\ndef f():\n{ESTIMATOR}    for i in x:\n        est.train(g)\n"
     check_noop(RULE, text, distributed=True)
 
 
-def test_after_each_call_of_a_loop_and_at_the_end() -> None:
+def test_communication_restarts_after_each_call_of_a_loop_and_ends() -> None:
     body = f"""\
 def f():
 {ESTIMATOR}    for i in range(get_rank_id()):
@@ -51,19 +51,19 @@ def f():
     assert after.count("def init_npu") == 1
 
 
-def test_in_a_row_only_between() -> None:
+def test_consecutive_calls_restart_communication_between_them() -> None:
     body = f"def f():\n{ESTIMATOR}    est.train(a, steps=get_rank_id())\n    print(est.evaluate(a))\n"
     after = migrate_source(HEAD + body, RULE, distributed=True).after.decode()
     assert after.count("init_sess.run(npu_init)") == 1
 
 
-def test_inside_an_expression_it_needs_manual_review() -> None:
+def test_a_call_inside_an_expression_needs_manual_review() -> None:
     body = f"def f():\n{ESTIMATOR}    while est.evaluate(a)['x'] < get_rank_id():\n        pass\n"
     result = migrate_source(HEAD + body, RULE, distributed=True)
     assert any(finding.status == "manual" and "again" in finding.message for finding in result.findings)
 
 
-def test_main_in_one_file_and_the_loop_in_another() -> None:
+def test_the_loop_may_be_in_another_file_than_main() -> None:
     loop = f"import tensorflow as tf\ndef run(n):\n{ESTIMATOR}    for i in range(n):\n        est.train(input_fn)\n"
     main = (
         HEAD + "import loop\ndef main(_):\n    loop.run(get_rank_id())\nif __name__ == '__main__':\n    tf.app.run()\n"
@@ -75,7 +75,7 @@ def test_main_in_one_file_and_the_loop_in_another() -> None:
     assert "    init_sess.run(npu_init)\n    loop.run(get_rank_id())\n    init_sess.close()\n" in here
 
 
-def test_the_plugin_and_the_vendors_helper() -> None:
+def test_resources_plugin_and_style_wrapper_write_other_calls() -> None:
     body = f"def f():\n{ESTIMATOR}    for i in range(get_rank_id()):\n        est.train(g)\n"
     plugin = migrate_source(HEAD + body, RULE, distributed=True, resources="plugin").after.decode()
     assert plugin.endswith("        npu_plugin.npu_resource_shutdown()\n        npu_plugin.npu_resource_init()\n")

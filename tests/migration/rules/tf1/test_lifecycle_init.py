@@ -37,11 +37,11 @@ def input_fn(context):
         "def data():\n    return get_rank_size()\n",  # no script
     ],
 )
-def test_nothing_to_start(body: str) -> None:
+def test_scripts_that_start_communication_or_ask_for_no_rank_stay(body: str) -> None:
     check_noop(RULE, RANKS + body, distributed=True)
 
 
-def test_not_for_one_device_and_not_with_ranks_from_the_environment() -> None:
+def test_without_distributed_or_with_rank_env_nothing_is_started() -> None:
     for options in ({}, {"distributed": True, "rank": "env"}):
         after = migrate_source(RANKS + "print(get_rank_size())\n", **options).after.decode()  # type: ignore[arg-type]
         assert "initialize_system" not in after

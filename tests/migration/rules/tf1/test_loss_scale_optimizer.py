@@ -12,7 +12,7 @@ def test_a_scale_that_is_no_manager_needs_manual_review() -> None:
     assert any(finding.status == "manual" for finding in result.findings)
 
 
-def test_the_optimizer_is_told_of_a_distributed_run() -> None:
+def test_with_distributed_the_optimizer_gets_is_distributed() -> None:
     source = HEAD + "o = tf.contrib.mixed_precision.LossScaleOptimizer(opt, tf.train.experimental.FixedLossScale(8))\n"
     text = migrate_source(source, distributed=True).after.decode()
     assert "NPULossScaleOptimizer(opt, FixedLossScaleManager(8), is_distributed=True)" in text

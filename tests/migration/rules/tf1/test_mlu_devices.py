@@ -36,7 +36,7 @@ def test_a_string_is_changed_where_it_is_assigned() -> None:
     check_rewrite("mlu_devices", before, before.replace("gpu", "mlu"), to="mlu")
 
 
-def test_a_default_is_changed_and_callers_are_mentioned() -> None:
+def test_a_default_is_changed_and_callers_get_advice() -> None:
     before = HEAD + "def f(x, *, where='/gpu:0'):\n    with tf.device(where):\n        return x\n"
     result = check_rewrite("mlu_devices", before, before.replace("gpu", "mlu"), to="mlu")
     assert any(finding.status == "advice" and "callers" in finding.message for finding in result.findings)
@@ -68,12 +68,12 @@ def test_what_is_no_device_stays(rule: str, source: str) -> None:
     check_noop(rule, HEAD + source, to="mlu")
 
 
-def test_horovod_stays_but_for_its_device() -> None:
+def test_horovod_stays_except_for_its_device() -> None:
     source = HEAD + "import horovod.tensorflow as hvd\nhvd.init()\nh = hvd.allreduce(x, device_dense='/gpu:0')\n"
     assert migrate_source(source, to="mlu").after.decode() == source.replace("/gpu:0", "/mlu:0")
 
 
-def test_nothing_of_the_other_accelerator_is_written() -> None:
+def test_for_the_mlu_nothing_of_the_npu_is_written() -> None:
     source = HEAD + (
         "def main(_):\n    ds = tf.data.TFRecordDataset(f).batch(8)\n    opt = tf.train.AdamOptimizer(1)\n"
         "    opt.minimize(l)\n    with tf.Session(config=tf.ConfigProto()) as sess:\n        sess.run(ds)\n"

@@ -13,5 +13,5 @@ from migration.checking import check_rewrite
         ("x = os.getenv('TF_GPU_THREAD_MODE')", "x = os.getenv('TF_MLU_THREAD_MODE')"),
     ],
 )
-def test_variables_of_the_environment(before: str, later: str) -> None:
+def test_variables_for_gpus_become_those_for_mlus(before: str, later: str) -> None:
     check_rewrite("mlu_environment", f"import os\n{before}\n", f"import os\n{later}\n", to="mlu")

@@ -19,9 +19,9 @@ HEAD = "import tensorflow as tf\n"
         ("assert features.dtype == dtype\n", "advice", "cast"),
     ],
 )
-def test_advice_about_model_code(source: str, status: str, word: str) -> None:
+def test_parts_of_model_code_get_advice_or_review(source: str, status: str, word: str) -> None:
     check_says("model_advice", HEAD + source, status, word)
 
 
-def test_summaries_elsewhere_are_no_finding() -> None:
+def test_summaries_outside_model_functions_get_no_advice() -> None:
     check_noop("model_advice", HEAD + "tf.summary.scalar('a', x)\n")

@@ -37,7 +37,7 @@ def test_a_class_of_the_project_that_derives_from_an_optimizer() -> None:
     assert "o = optim.Lamb(1)\no = NPUDistributedOptimizer(o)\n" in text
 
 
-def test_a_class_that_only_calls_itself_an_optimizer_needs_manual_review() -> None:
+def test_a_class_that_is_an_optimizer_by_name_only_needs_review() -> None:
     source = HEAD + "import other\no = other.MyOptimizer(1)\no.minimize(l)\n"
     check_says("distribute_optimizer", source, "manual", "does not show", distributed=True)
 

@@ -6,7 +6,7 @@ HEAD = "import tensorflow as tf\n"
 REWRITE = "tf.train.experimental.enable_mixed_precision_graph_rewrite"
 
 
-def test_the_rewrite_disappears_where_it_only_wraps_the_optimizer() -> None:
+def test_a_rewrite_that_only_wraps_the_optimizer_is_removed() -> None:
     check_rewrite(
         "precision_graph_rewrite",
         HEAD + f"if fp16:\n    opt = {REWRITE}(\n        opt, loss_scale=scale)\nrun(opt)\n",
@@ -14,23 +14,23 @@ def test_the_rewrite_disappears_where_it_only_wraps_the_optimizer() -> None:
     )
 
 
-def test_elsewhere_the_optimizer_itself_stays() -> None:
+def test_within_an_expression_the_optimizer_itself_stays() -> None:
     source = HEAD + f"step = {REWRITE}(opt).minimize(loss)\nother = {REWRITE}(make(1))\n"
     text = migrate_source(source, "precision_graph_rewrite").after.decode()
     assert text == HEAD + "step = opt.minimize(loss)\nother = make(1)\n"
 
 
-def test_a_loss_scale_that_went_with_it_needs_manual_review() -> None:
+def test_a_given_loss_scale_needs_manual_review() -> None:
     result = migrate_source(HEAD + f"opt = {REWRITE}(opt, loss_scale='dynamic')\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "'dynamic'" in finding.message for finding in result.findings)
 
 
-def test_the_loss_scale_that_it_has_by_default_needs_manual_review_too() -> None:
+def test_the_default_loss_scale_needs_manual_review_too() -> None:
     result = migrate_source(HEAD + f"opt = {REWRITE}(opt)\nx = 1\n", "precision_graph_rewrite")
     assert any(finding.status == "manual" and "(dynamic)" in finding.message for finding in result.findings)
 
 
-def test_the_environment_variable_goes_too() -> None:
+def test_the_environment_variable_is_removed_too() -> None:
     check_rewrite(
         "precision_graph_rewrite",
         "import os\nos.environ['TF_ENABLE_AUTO_MIXED_PRECISION'] = '1'\nx = 1\n",

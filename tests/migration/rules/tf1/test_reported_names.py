@@ -18,7 +18,7 @@ HEAD = "import tensorflow as tf\n"
         "tf.train.Server(cluster)",
     ],
 )
-def test_servers_and_tpus_are_named(made: str) -> None:
+def test_servers_and_tpus_are_reported(made: str) -> None:
     check_says("distribute_servers", HEAD + f"s = {made}\n", "manual", "")
 
 
@@ -50,7 +50,7 @@ def test_a_debugger_that_waits_for_commands_is_reported(line: str, to: str) -> N
     check_says("debug_hooks", DEBUGGER + line + "\n", "manual", "waits for a command", to=to)
 
 
-def test_it_is_found_by_its_other_names() -> None:
+def test_other_names_of_the_debugger_are_found() -> None:
     source = "from tensorflow.python.debug.wrappers import hooks as h\nx = h.LocalCLIDebugHook()\n"
     check_says("debug_hooks", source, "manual", "LocalCLIDebugHook")
 

@@ -27,7 +27,7 @@ def test_what_the_vendors_converter_wrote_stays_with_its_run_config(text: str) -
     assert {location.state for location in result.places} == {"right"}
 
 
-def test_a_run_config_that_npu_estimator_gets_is_converted_all_the_same() -> None:
+def test_a_run_config_for_npu_estimator_is_converted() -> None:
     head = CONVERTED + "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
     text = "NPUEstimator(f, config=npu_run_config_init(run_config=tf.estimator.RunConfig(model_dir='x')))\n"
     assert "npu_run_config_init(run_config=NPURunConfig(model_dir='x'))" in migrate_source(head + text).after.decode()

@@ -21,7 +21,7 @@ LIST = "tf.config.list_physical_devices('GPU')"
         f"from mine import tf\nif {LIST}:\n    pass\n",
     ],
 )
-def test_a_list_that_is_used_as_one_stays(source: str) -> None:
+def test_a_list_used_for_more_than_its_truth_stays(source: str) -> None:
     check_noop("seed_gpu_question", HEAD + source, preset="resnet-seed")
 
 
@@ -29,7 +29,7 @@ def test_a_list_that_is_used_as_one_stays(source: str) -> None:
 @pytest.mark.parametrize(
     "listed", [LIST, "tf.config.experimental.list_physical_devices('GPU')", LIST.replace("'GPU'", "device_type='GPU'")]
 )
-def test_a_question_is_put_to_the_build(use: str, listed: str) -> None:
+def test_a_test_of_the_list_becomes_a_test_of_the_build(use: str, listed: str) -> None:
     after = HEAD + use.format("tf.test.is_built_with_cuda()") + "\n"
     check_rewrite("seed_gpu_question", HEAD + use.format(listed) + "\n", after, preset="resnet-seed")
 

@@ -49,7 +49,7 @@ def test_nothing_is_changed_without_the_preset() -> None:
         ),
     ],
 )
-def test_absls_functions_become_tensorflows(head: str, before: str, after: str) -> None:
+def test_functions_of_absl_become_those_of_tensorflow(head: str, before: str, after: str) -> None:
     check_rewrite("seed_logging", f"{HEAD}{head}{before}\n", f"{HEAD}{head}{after}\n", preset="resnet-seed")
 
 
@@ -62,7 +62,7 @@ def test_absls_functions_become_tensorflows(head: str, before: str, after: str) 
         ("logging.use_absl_handler()", "has no such function"),
     ],
 )
-def test_what_has_no_counterpart_is_left_and_named(line: str, reason: str) -> None:
+def test_a_function_without_counterpart_stays_and_gets_advice(line: str, reason: str) -> None:
     check_says("seed_logging", f"{HEAD}from absl import logging\n{line}\n", "advice", reason, preset="resnet-seed")
 
 

@@ -44,7 +44,7 @@ def test_without_a_last_newline() -> None:
     check_rewrite(RULE, HEAD + "s = tf.Session()\ns.run(a)", HEAD + "s = tf.Session()\ns.run(a)\ns.close()")
 
 
-def test_functions_that_use_it_keep_it_open_till_the_program_ends() -> None:
+def test_a_session_that_functions_use_is_closed_by_atexit() -> None:
     body = "sess = tf.Session()\n{}def predict(x):\n    return sess.run(y, {{x: x}})\n"
     after = "import tensorflow as tf\nimport atexit\n" + body.format("atexit.register(sess.close)\n")
     check_rewrite(RULE, HEAD + body.format(""), after)
@@ -56,12 +56,12 @@ def test_an_imported_atexit_is_used() -> None:
     assert after.startswith(head + "sess = tf.Session()\nat.register(sess.close)\n")
 
 
-def test_inside_the_main_that_app_run_starts() -> None:
+def test_a_session_is_closed_in_the_main_that_app_run_starts() -> None:
     body = "def main(_):\n  sess = tf.Session()\n  sess.run(a)\n{}\nif __name__ == '__main__':\n  tf.app.run()\n"
     check_rewrite(RULE, HEAD + body.format(""), HEAD + body.format("  sess.close()\n"))
 
 
-def test_in_the_finally_that_is_there() -> None:
+def test_a_session_is_closed_in_an_existing_finally() -> None:
     body = """
         import tensorflow as tf
         def f(x):
@@ -78,12 +78,12 @@ def test_in_the_finally_that_is_there() -> None:
     assert migrate_source(_dedent(before), RULE).after.decode() == _dedent(after)
 
 
-def test_a_trivial_return_behind_the_finally_gets_nothing() -> None:
+def test_a_trivial_return_after_the_finally_needs_no_close() -> None:
     body = "def f(x):\n    s = tf.Session()\n    try:\n        s.run(x)\n    finally:\n        end()\n{}    return x\n"
     check_rewrite(RULE, HEAD + body.format(""), HEAD + body.format("        s.close()\n"))
 
 
-def test_a_session_of_a_loop_is_closed_in_each_round() -> None:
+def test_a_session_of_a_loop_is_closed_in_each_iteration() -> None:
     before = (
         "def f():\n\tfor i in range(3):\n\t\tsess = tf.Session()\n\t\tif i: continue\n\t\tfor j in range(3):\n"
         "\t\t\tbreak\n\t\telse:\n\t\t\tbreak\n\t\tsess.run(a)\n"
@@ -93,7 +93,7 @@ def test_a_session_of_a_loop_is_closed_in_each_round() -> None:
     check_rewrite(RULE, HEAD + before, HEAD + after)
 
 
-def test_a_with_block_around_is_no_end_if_the_session_lives_on() -> None:
+def test_a_session_used_after_its_with_block_is_closed_later() -> None:
     body = "def f():\n    with tf.Graph().as_default():\n        s = tf.Session()\n{}    {}\n{}"
     inside = HEAD + body.format("", "pass", "")
     assert "        s = tf.Session()\n        s.close()\n" in migrate_source(inside, RULE).after.decode()
@@ -101,7 +101,7 @@ def test_a_with_block_around_is_no_end_if_the_session_lives_on() -> None:
     assert behind.endswith("    s.run(a)\n    s.close()\n")
 
 
-def test_both_branches_open_it_and_one_close_ends_it() -> None:
+def test_a_session_opened_in_both_branches_is_closed_once() -> None:
     body = "def f(x):\n    if x:\n        s = tf.Session()\n    else:\n        s = tf.Session(graph=g)\n    s.run(a)\n"
     check_rewrite(RULE, HEAD + body, HEAD + body + "    s.close()\n")
 
@@ -112,7 +112,7 @@ def test_a_debug_wrapper_is_the_same_session() -> None:
     check_rewrite(RULE, head + body, head + body + "sess.close()\n")
 
 
-def test_together_with_the_config() -> None:
+def test_a_session_is_configured_and_closed() -> None:
     """N4 around S1, S9 behind: whole rules on one script."""
     before = """
         import tensorflow as tf
@@ -224,7 +224,7 @@ def run_program(text: str, n: int) -> tuple[Any, list[int], list[CountedSession]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_functions_close_what_they_open_and_do_the_same(seed: int) -> None:
+def test_random_functions_close_their_sessions_and_compute_the_same(seed: int) -> None:
     rng = random.Random(seed)
     changed = 0
     for _ in range(25):

@@ -33,7 +33,7 @@ NEW = "config = tf.ConfigProto()\n" + fill_config()
 # ---- what must not change
 
 
-def test_other_peoples_sessions_are_left_alone() -> None:
+def test_sessions_of_other_libraries_are_left_alone() -> None:
     check_noop(RULE, "import requests\nfrom sqlalchemy.orm import Session\nrequests.Session()\nSession(config=None)\n")
     check_noop(RULE, "import tensorflow as tf\nclass tf2:\n    Session = dict\ntf2.Session()\nself.Session()\n")
     check_noop(RULE, "from boto3 import Session\nimport tensorflow as tf\ns = Session(config=1)\n")
@@ -48,7 +48,7 @@ def test_arguments_that_are_not_seen_need_manual_review(call: str) -> None:
     check_says(RULE, f"import tensorflow as tf\nsess = {call}\n", "manual", "config")
 
 
-def test_sessions_made_elsewhere_need_manual_review() -> None:
+def test_sessions_created_elsewhere_need_manual_review() -> None:
     check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "other code creates")
     text = "import functools\nimport tensorflow as tf\nmake = functools.partial(tf.Session, '')\n"
     check_says(RULE, text, "manual", "other code creates")
@@ -77,7 +77,7 @@ def test_an_unknown_receiver_needs_manual_review() -> None:
         ("import tensorflow as tf\n", "tf.train.Supervisor().prepare_or_wait_for_session", "tf.ConfigProto"),
     ],
 )
-def test_every_way_to_open_a_session(head: str, name: str, make: str) -> None:
+def test_every_way_to_open_a_session_is_configured(head: str, name: str, make: str) -> None:
     new = NEW.replace("tf.ConfigProto", make)
     check_rewrite(RULE, f"{head}s = {name}()\n", f"{head}{REWRITER}{new}s = {name}(config=config)\n")
 
@@ -85,13 +85,13 @@ def test_every_way_to_open_a_session(head: str, name: str, make: str) -> None:
 @pytest.mark.parametrize(
     "call", ["learning.train(op, d", "evaluation.evaluate_once('', c, d", "evaluation.evaluation_loop('', c, d"]
 )
-def test_slim_calls_it_session_config(call: str) -> None:
+def test_slims_argument_session_config_is_set(call: str) -> None:
     head = "import tensorflow as tf\nfrom tensorflow.contrib import slim\n"
     after = f"{head}{REWRITER}{NEW}slim.{call}, session_config=config)\n"
     check_rewrite(RULE, f"{head}slim.{call})\n", after)
 
 
-def test_a_session_imported_by_name() -> None:
+def test_a_session_imported_by_name_is_configured() -> None:
     before = "from tensorflow import Session as S\nsess = S()\n"
     new = NEW.replace("tf.ConfigProto", "ConfigProto")
     bridge, rewriter = REWRITER.splitlines(keepends=True)
@@ -179,7 +179,7 @@ def test_a_positional_config_is_edited_in_place() -> None:
     )
 
 
-def test_both_branches_are_filled() -> None:
+def test_configs_of_both_branches_are_extended() -> None:
     before = """
         import tensorflow as tf
         if gpu:
@@ -221,7 +221,7 @@ def test_a_session_handed_to_keras_is_not_made_twice() -> None:
     check_rewrite(RULE, before, after)
 
 
-def test_modern_syntax() -> None:
+def test_walrus_match_and_parenthesised_with_are_handled() -> None:
     before = """
         import tensorflow as tf
         def f(x, /, *, y):
@@ -253,7 +253,7 @@ def test_a_helper_and_statements_in_one_file() -> None:
         "config = tf.ConfigProto()\nconfig.device_count['GPU'] = 0\nsess = tf.Session(config=config)\n",
     ],
 )
-def test_a_session_that_was_kept_off_the_gpu_stays_on_the_host(source: str) -> None:
+def test_a_session_without_a_gpu_stays_on_the_host(source: str) -> None:
     check_says("session_config", "import tensorflow as tf\n" + source, "manual", "stays on the host")
 
 
@@ -268,7 +268,7 @@ def test_a_session_by_a_star_import_is_configured(star: str) -> None:
     assert "with Session(config=config) as sess:" in migrate_source(source, "session_config").after.decode()
 
 
-def test_a_session_that_may_be_another_module_s_needs_manual_review() -> None:
+def test_a_session_of_an_ambiguous_star_import_needs_review() -> None:
     source = "from tensorflow import *\nfrom requests import *\ns = Session()\n"
     check_says("session_config", source, "manual", "another star import's")
     check_noop("session_config", "from requests import *\ns = Session()\n")
@@ -314,7 +314,7 @@ HELPERS = {
 
 @pytest.mark.parametrize("way", HELPERS)
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_session_whose_own_helper_adds_the_optimizer_stays(way: str, apart: bool) -> None:
+def test_a_session_with_a_helper_that_adds_npu_optimizer_stays(way: str, apart: bool) -> None:
     helper, session = HELPERS[way]
     head = "import tensorflow as tf\n"
     source = head + ("from helper import *\n" if apart else helper) + session
@@ -322,7 +322,7 @@ def test_a_session_whose_own_helper_adds_the_optimizer_stays(way: str, apart: bo
     check_noop("session_config", source, others=others)
 
 
-def test_a_config_that_was_filled_by_hand_gets_its_remapping_off() -> None:
+def test_remapping_is_switched_off_in_a_config_with_npu_optimizer() -> None:
     lines = (
         "import tensorflow as tf\nfrom npu_bridge.estimator import npu_ops\n{}def run():\n    c = tf.ConfigProto()\n"
         "    op = c.graph_options.rewrite_options.custom_optimizers.add()\n    op.name = 'NpuOptimizer'\n"

@@ -36,7 +36,7 @@ def test_wrapper_style_wraps_the_result() -> None:
     assert "return npu_config_proto(config_proto=tf.ConfigProto(allow_soft_placement=True))" in after
 
 
-def test_a_helper_with_the_optimizer_is_ready() -> None:
+def test_a_helper_with_npu_optimizer_is_left_alone() -> None:
     ready = """
         import tensorflow as tf
         def make_config():

@@ -128,7 +128,7 @@ def run(text: str, n: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("style", ["explicit", "wrapper"])
-def test_random_scripts_open_sessions_for_the_device_alone(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_scripts_open_only_sessions_for_the_device(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, opened = random.Random(7), 0
     for _ in range(30):
         text = program(rng)

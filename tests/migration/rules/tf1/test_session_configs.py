@@ -31,7 +31,7 @@ def fill_config(config: str = "config", custom: str = "custom_op", by: str = "")
 NEW = "config = tf.ConfigProto()\n" + fill_config()
 
 
-def test_a_config_that_carries_the_optimizer_is_ready() -> None:
+def test_a_config_with_npu_optimizer_is_left_alone() -> None:
     check_noop(RULE, f"import tensorflow as tf\n{REWRITER}{NEW}sess = tf.Session(config=config)\n")
     check_noop(
         RULE,
@@ -51,7 +51,7 @@ def test_a_config_that_carries_the_optimizer_is_ready() -> None:
     )
 
 
-def test_a_wrapped_variable_is_ready() -> None:
+def test_a_variable_from_npu_config_proto_is_left_alone() -> None:
     check_noop(
         RULE,
         """
@@ -90,7 +90,7 @@ def test_a_config_that_may_be_none_is_wrapped() -> None:
     assert "npu_config_proto(config_proto=c)" in migrate_source(before, RULE).after.decode()
 
 
-def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
+def test_a_comment_in_a_moved_config_occurs_once() -> None:
     source = (
         "import tensorflow as tf\nwith tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(\n"
         "        allow_soft_placement=True,  # needed\n        log_device_placement=False)) as sess:\n    sess.run(x)\n"

@@ -6,14 +6,14 @@ RULE = "session_device_config"
 HEAD = "import tensorflow as tf\n"
 
 
-def test_other_peoples_functions_are_left_alone() -> None:
+def test_functions_of_other_libraries_are_left_alone() -> None:
     check_noop(RULE, "from mylib import set_memory_growth\nset_memory_growth(g, True)\n")
     check_noop(
         RULE, HEAD + "tf.config.set_soft_device_placement(True)\ntf.config.experimental.list_physical_devices()\n"
     )
 
 
-def test_gpu_statements_disappear_and_comments_stay() -> None:
+def test_gpu_statements_are_removed_and_comments_stay() -> None:
     check_rewrite(
         RULE,
         """
@@ -34,7 +34,7 @@ def test_gpu_statements_disappear_and_comments_stay() -> None:
     )
 
 
-def test_within_an_expression_it_needs_manual_review() -> None:
+def test_a_call_within_an_expression_needs_manual_review() -> None:
     text = HEAD + "done = [tf.config.experimental.set_memory_growth(g, True) for g in gpus]\n"
     check_says(RULE, text, "manual", "GPUs")
 

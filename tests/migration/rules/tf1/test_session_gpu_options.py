@@ -7,7 +7,7 @@ from migration.checking import check_noop, check_says
 RULE = "session_gpu_options"
 
 
-def test_other_variables_and_options_are_not_mentioned() -> None:
+def test_other_variables_and_options_get_no_advice() -> None:
     check_noop(RULE, "import os\nos.environ['HOME'] = 'x'\nos.environ.setdefault('A', 'b')\n")
     check_noop(RULE, "environ = {}\nenviron['CUDA_VISIBLE_DEVICES'] = '0'\nprint('gpu_options')\n")
 
@@ -23,6 +23,6 @@ def test_other_variables_and_options_are_not_mentioned() -> None:
         ("os.environ['TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE'] = '1'", "--precision"),
     ],
 )
-def test_settings_without_effect_are_advice(line: str, word: str) -> None:
+def test_settings_without_effect_get_advice(line: str, word: str) -> None:
     head = "import os\nimport tensorflow as tf\nconfig = tf.ConfigProto()\n"
     check_says(RULE, f"{head}{line}\n", "advice", word)

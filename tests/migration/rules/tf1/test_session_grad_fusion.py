@@ -14,26 +14,26 @@ def make():
 """
 
 
-def test_nothing_without_the_accelerators_optimizer() -> None:
+def test_without_npu_optimizer_nothing_is_added() -> None:
     check_noop(RULE, "import tensorflow as tf\nop.name = 'NpuOptimizer'\nsess = tf.Session()\n", distributed=True)
 
 
-def test_a_single_device_needs_no_fusion() -> None:
+def test_without_distributed_nothing_is_added() -> None:
     assert b"GradFusion" not in migrate_source(NPU).after
 
 
-def test_a_list_that_is_there_is_left_alone() -> None:
+def test_an_existing_list_is_left_alone() -> None:
     extended = 'config.graph_options.rewrite_options.optimizers.extend(["GradFusionOptimizer"])'
     check_noop(RULE, NPU.replace("\treturn", f"\t{extended}\n\treturn"), distributed=True)
 
 
-def test_the_session_that_starts_communication_needs_none() -> None:
+def test_the_session_that_starts_communication_gets_no_list() -> None:
     text = NPU.replace("\tconfig =", "\tstart = npu_ops.initialize_system()\n\tconfig =")
     text = text.replace("as tf\n", "as tf\nfrom npu_bridge.estimator import npu_ops\n", 1)
     check_noop(RULE, text, distributed=True)
 
 
-def test_the_whole_list_in_the_files_own_indentation() -> None:
+def test_the_list_is_written_with_the_files_indentation() -> None:
     after = migrate_source(NPU, RULE, distributed=True).after.decode()
     assert '\tconfig.graph_options.rewrite_options.optimizers.extend([\n\t\t"pruning", ' in after
     assert '"layout", "GradFusionOptimizer",\n\t])\n\treturn tf.Session' in after
@@ -44,6 +44,6 @@ def test_the_helper_needs_manual_review() -> None:
     check_says(RULE, text, "manual", "GradFusionOptimizer", distributed=True)
 
 
-def test_with_the_config_made_in_the_same_run() -> None:
+def test_a_config_from_session_config_gets_the_list_too() -> None:
     after = migrate_source("import tensorflow as tf\ns = tf.Session()\ns.run(a)\n", distributed=True).after.decode()
     assert after.index("remapping") < after.index("GradFusionOptimizer") < after.index("tf.Session")

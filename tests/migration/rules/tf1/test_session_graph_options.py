@@ -15,7 +15,7 @@ def test_what_is_wrapped_already_is_left_alone() -> None:
     check_noop(RULE, head + "g = npu_graph_options(graph_options=tf.GraphOptions())\n", style="wrapper")
 
 
-def test_both_are_wrapped_also_one_within_the_other() -> None:
+def test_both_options_are_wrapped_even_if_nested() -> None:
     check_rewrite(
         RULE,
         HEAD + "g = tf.GraphOptions(optimizer_options=tf.OptimizerOptions(opt_level=1))\n",

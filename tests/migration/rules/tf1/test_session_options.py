@@ -27,7 +27,7 @@ def test_keys_that_are_set_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("present", "asked"), [("precision_mode_v2", "allow_mix_precision"), ("precision_mode", "mixed_float16")]
 )
-def test_a_precision_that_is_set_gets_no_second_one_beside_other_options(present: str, asked: str) -> None:
+def test_a_set_precision_gets_no_second_one(present: str, asked: str) -> None:
     text = NPU.format(f'op.parameter_map["{present}"].s = tf.compat.as_bytes("fp16")\n')
     after = migrate_source(text, RULE, precision=asked, fusion_switch="/f.cfg").after.decode()
     assert "fusion_switch_file" in after
@@ -54,21 +54,21 @@ def test_keys_follow_the_command_line() -> None:
     )
 
 
-def test_the_whole_of_it_for_a_plain_session() -> None:
+def test_a_plain_session_gets_config_and_options() -> None:
     text = "from tensorflow import Session\ns = Session()\ns.run(a)\n"
     after = migrate_source(text, precision="allow_mix_precision").after.decode()
     assert '.parameter_map["precision_mode"].s = "allow_mix_precision".encode()\n' in after
 
 
-def test_helpers_have_no_room() -> None:
+def test_vendor_helpers_need_manual_review() -> None:
     text = "import tensorflow as tf\nfrom npu_bridge.npu_init import *\ns = tf.Session(config=npu_config_proto())\n"
     check_says(RULE, text, "manual", "precision_mode", precision="force_fp32")
 
 
-def test_loops_of_a_session_are_advice() -> None:
+def test_loops_of_a_session_get_advice() -> None:
     check_says(RULE, NPU.format(""), "advice", "set_iteration_per_loop", loop=100)
 
 
-def test_a_session_is_given_the_fusion_switches_too() -> None:
+def test_a_session_gets_the_fusion_switch_file() -> None:
     text = migrate_source(HEAD + "s = tf.Session()\ns.run(x)\n", fusion_switch="/etc/off.cfg").after.decode()
     assert 'parameter_map["fusion_switch_file"].s = tf.compat.as_bytes("/etc/off.cfg")\n' in text

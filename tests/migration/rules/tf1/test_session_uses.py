@@ -69,7 +69,7 @@ HEAD = "import tensorflow as tf\n"
         ("def f(x):\n    s = tf.Session()\n    while True:\n        s.run(a)\n", "never ends"),
     ],
 )
-def test_who_keeps_a_session_is_named(body: str, word: str) -> None:
+def test_the_keeper_of_a_session_is_named(body: str, word: str) -> None:
     check_says("session_close", HEAD + body, "manual", word)
 
 
@@ -78,6 +78,6 @@ def test_a_function_with_a_parameter_of_the_same_name_uses_its_own() -> None:
     check_rewrite("session_close", HEAD + body, HEAD + body + "sess.close()\n")
 
 
-def test_a_function_called_where_it_is_defined_keeps_nothing() -> None:
+def test_a_function_that_is_only_called_where_it_is_defined_is_no_keeper() -> None:
     body = "def f():\n    s = tf.Session()\n    def step(i):\n        return s.run(a)\n    step(1)\n"
     check_rewrite("session_close", HEAD + body, HEAD + body + "    s.close()\n")

@@ -24,7 +24,7 @@ HEAD = "import tensorflow as tf\n"
         "with tf.xla.experimental.jit_scope(compile_ops=False):\n    pass\n",
     ],
 )
-def test_what_is_right_or_not_ours_is_left_alone(body: str) -> None:
+def test_right_settings_and_other_objects_are_left_alone(body: str) -> None:
     check_noop(RULE, HEAD + body)
 
 
@@ -36,7 +36,7 @@ def test_what_is_right_or_not_ours_is_left_alone(body: str) -> None:
         ("1  # on", "tf.OptimizerOptions.OFF  # on"),
     ],
 )
-def test_a_level_is_switched_off(before: str, after: str) -> None:
+def test_the_jit_level_is_switched_off(before: str, after: str) -> None:
     head = HEAD + "c = tf.ConfigProto()\nc.graph_options.optimizer_options.global_jit_level = "
     check_rewrite(RULE, f"{head}{before}\n", f"{head}{after}\n")
 
@@ -47,7 +47,7 @@ def test_an_alias_of_the_options_is_followed() -> None:
     check_rewrite(RULE, before, head + "options.global_jit_level = tf.OptimizerOptions.OFF\n")
 
 
-def test_options_objects_jit_and_scopes() -> None:
+def test_options_set_jit_and_jit_scopes_are_edited() -> None:
     check_rewrite(
         RULE,
         """
@@ -84,7 +84,7 @@ def test_options_objects_jit_and_scopes() -> None:
         ("c = tf.ConfigProto()\nc.log_device_placement = True\n", "log_device_placement"),
     ],
 )
-def test_other_settings_are_advice(body: str, word: str) -> None:
+def test_other_settings_get_advice(body: str, word: str) -> None:
     head = HEAD + "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
     check_says(RULE, head + body, "advice", word)
 
@@ -117,7 +117,7 @@ def test_remapping_is_off_wherever_the_script_sets_it(body: str) -> None:
         'text = "graph_options { rewrite_options { remapping: ON } }"\n',
     ],
 )
-def test_remapping_that_cannot_be_edited_is_left_to_review(body: str) -> None:
+def test_remapping_that_cannot_be_edited_needs_manual_review(body: str) -> None:
     check_says(RULE, REMAPPED + body, "manual", "set it to RewriterConfig.OFF")
 
 
@@ -133,5 +133,5 @@ def test_a_remapping_of_something_else_stays() -> None:
         ("c = tf.ConfigProto()\nc.graph_options.rewrite_options.memory_optimization = RewriterConfig.OFF\n", "memory"),
     ],
 )
-def test_keywords_of_the_options_are_looked_at_as_fields_are(body: str, word: str) -> None:
+def test_keywords_of_the_options_are_treated_like_fields(body: str, word: str) -> None:
     check_says(RULE, REMAPPED + body, "advice", word)

@@ -20,7 +20,7 @@ from viaduct.migration.summary import summarise
         "import tensorflow as tf\nhost.function(tf)\n",
     ],
 )
-def test_a_script_of_tensorflow_1_is_not_named(source: str) -> None:
+def test_a_script_of_tensorflow_1_is_not_reported(source: str) -> None:
     check_noop("tensorflow2", source)
 
 
@@ -35,7 +35,7 @@ def test_a_script_of_tensorflow_1_is_not_named(source: str) -> None:
         "from tensorflow import GradientTape\nwith GradientTape() as tape:\n    pass\n",
     ],
 )
-def test_a_script_of_tensorflow_2_is_named_once(source: str) -> None:
+def test_a_script_of_tensorflow_2_is_reported_once(source: str) -> None:
     result = check_says("tensorflow2", source, "manual", "TensorFlow 2")
     assert len(result.findings) == 1
 

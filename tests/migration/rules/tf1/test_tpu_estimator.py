@@ -11,7 +11,7 @@ TPU_CONFIG = (
 )
 
 
-def test_tpu_kept_is_only_switched_off() -> None:
+def test_with_tpu_keep_the_tpu_is_only_switched_off() -> None:
     source = HEAD + "e = tf.contrib.tpu.TPUEstimator(use_tpu=FLAGS.tpu, model_fn=f, train_batch_size=8)\n"
     text = migrate_source(source, "tpu_estimator", tpu="keep").after.decode()
     assert "TPUEstimator(use_tpu=False, model_fn=f, train_batch_size=8)" in text
@@ -46,7 +46,7 @@ def test_batch_sizes_move_into_params(params: str, result: str) -> None:
         ("", "50", "steps=100"),
     ],
 )
-def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: str) -> None:
+def test_a_loop_that_divides_all_steps_is_kept(saved: str, loop: str, steps: str) -> None:
     result = migrate_source(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert f"c = NPURunConfig({saved}iterations_per_loop={loop})\n" in result.after.decode()
     assert {finding.status for finding in result.findings} == {"changed", "advice"}
@@ -62,7 +62,7 @@ def test_a_loop_that_divides_all_steps_goes_along(saved: str, loop: str, steps: 
         ("save_checkpoints_steps=1000, ", "FLAGS.loop", "max_steps=3000"),
     ],
 )
-def test_a_loop_that_may_not_divide_the_steps_is_left_out_and_reported(saved: str, loop: str, steps: str) -> None:
+def test_a_loop_that_may_not_divide_the_steps_is_dropped_and_reported(saved: str, loop: str, steps: str) -> None:
     result = migrate_source(HEAD + TPU_CONFIG.format(saved, loop, steps), "tpu_estimator")
     assert "iterations_per_loop" not in result.after.decode()
     assert any("iterations_per_loop" in finding.message for finding in result.findings if finding.status == "manual")

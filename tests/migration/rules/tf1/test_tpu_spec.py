@@ -8,7 +8,7 @@ HEAD = "import tensorflow as tf\n"
 SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
 
 
-def test_metrics_of_a_tpu_that_are_not_written_out_need_manual_review() -> None:
+def test_eval_metrics_of_unknown_origin_need_manual_review() -> None:
     source = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, loss=l, eval_metrics=metrics)\n"
     check_says("tpu_spec", source, "manual", "of unknown origin")
     pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
@@ -32,7 +32,7 @@ def test_a_pair_of_metrics_with_a_name_is_called_by_its_parts(before: str, metri
     assert text.endswith(f"{before}s = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops={metrics})\n")
 
 
-def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
+def test_if_one_spec_of_a_function_cannot_be_converted_none_is() -> None:
     source = (
         f"{HEAD}def f(mode, m):\n    if mode:\n        return {SPEC}(mode=mode, loss=loss)\n"
         f"    return {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n"
@@ -41,5 +41,5 @@ def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
     assert [finding.line for finding in result.findings] == [4, 5]
 
 
-def test_metrics_by_position_need_manual_review() -> None:
+def test_positional_eval_metrics_need_manual_review() -> None:
     check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "of unknown origin")
