@@ -344,7 +344,7 @@ def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Yield the rules in the order of their names, each after the rules in its `after`.
 
     Those with `runs_first` come at the beginning, those with `runs_last` at the end. Raises ValueError if rules wait
-    each other.
+    for each other.
     """
     waiting = sorted(rules, key=lambda rule: (not rule.runs_first, rule.runs_last, rule.name))
     finished: set[str] = set()

@@ -202,9 +202,7 @@ def test_a_prediction_s_last_batch_is_padded_when_requested_and_evaluation_s_is_
         "import functools\nany.predict(input_fn=functools.partial(builder, n=2))\n",
     ],
 )
-def test_data_for_predict_is_padded_whatever_its_functions_name(
-    batched: str, padded: str, run: str
-) -> None:
+def test_data_for_predict_is_padded_whatever_its_functions_name(batched: str, padded: str, run: str) -> None:
     source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
     source += f"        return {batched}\n    return input_fn\n{run}"
     assert padded in migrate_source(source, RULE, pad_predict=True).after.decode()
