@@ -25,7 +25,7 @@ from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_blocks, set_compile_cache
+from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_blocks, find_named_parts, set_compile_cache
 from viaduct.training.dumping import check_dump
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -118,6 +118,13 @@ def test_no_part_that_runs_on_kernels_of_our_own_is_compiled() -> None:
     network = Tower(4)
     give_kernels(network.get_submodule("blocks.1.conv"))
     assert find_blocks(network) == [network.blocks[0], network.blocks[2], network.last]
+
+
+def test_a_part_inside_one_that_runs_on_kernels_of_our_own_is_not_compiled() -> None:
+    network = Tower(4)
+    give_kernels(*network.blocks)
+    with pytest.raises(BadValue, match="run on viaduct's own kernels, which are not compiled"):
+        find_named_parts(network, "blocks.*.conv")
 
 
 def test_a_forward_pass_of_somebody_elses_does_not_keep_a_part_from_being_compiled() -> None:

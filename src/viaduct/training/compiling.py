@@ -60,7 +60,7 @@ class Compilation:
         if patterns and mode != "off":
             self.parts, mode = find_named_parts(network, patterns), "regional"
         elif mode == "auto":
-            self.parts = choose_parts(self.parts, network, has_own_kernels)
+            self.parts = choose_parts(self.parts, has_own_kernels)
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
         # The compiler may use device graphs for a whole network only. With blocks, viaduct itself captures whole steps.
         self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
@@ -119,8 +119,8 @@ def is_on_cpu(network: nn.Module) -> bool:
 def find_blocks(network: nn.Module) -> list[nn.Module]:
     """Return the blocks to compile: the outermost ones whose class repeats, and blocks that contain none of these.
 
-    A block is a module with submodules whose class is not one of torch's own, such as nn.Sequential. Blocks with
-    viaduct's own kernels are left out.
+    A block is a module with submodules whose class is not one of torch's own, such as nn.Sequential. Blocks that run on
+    viaduct's own kernels, or contain modules that do, are left out.
     """
     counts = Counter(
         type(module)
@@ -138,7 +138,14 @@ def find_blocks(network: nn.Module) -> list[nn.Module]:
             else:
                 yield from visit(child)
 
-    return [part for part in visit(network) if not any(is_fused(module) for module in part.modules())]
+    kernel_modules = list_kernel_modules(network)
+    return [part for part in visit(network) if id(part) not in kernel_modules]
+
+
+def list_kernel_modules(network: nn.Module) -> set[int]:
+    """Return the ids of the modules that run on viaduct's own kernels, and of all modules in them or around them."""
+    inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
+    return {id(module) for module in network.modules() if any(id(part) in inside for part in module.modules())}
 
 
 def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
@@ -149,26 +156,24 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     modules = dict(network.named_modules())
     names = match_patterns(patterns, [name for name in modules if name], "--compile-parts")
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
-    parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
+    kernel_modules = list_kernel_modules(network)
+    parts = [modules[name] for name in outermost if id(modules[name]) not in kernel_modules]
     if not parts:
         message = f"--compile-parts {patterns!r}: these parts run on viaduct's own kernels, which are not compiled."
         raise BadValue(message, "Use --kernels off, or name other parts.")
     return parts
 
 
-def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bool) -> list[nn.Module]:
-    """Return the parts that `--compile auto` compiles block by block.
+def choose_parts(parts: list[nn.Module], has_own_kernels: bool) -> list[nn.Module]:
+    """Return the parts that `--compile auto` compiles block by block: all of `parts`, or none.
 
-    In a network without viaduct's own kernels these are all `parts` if there is more than one; with a single part the
-    network is compiled whole. In a network with such kernels these are the parts without them, but only if a class
-    repeats among these parts; otherwise nothing is compiled, because the compiler's start-up would not pay.
+    In a network without viaduct's own kernels these are all if there is more than one; with a single part the network
+    is compiled whole. In a network with such kernels, which `parts` are without, these are all if a class repeats among
+    them; otherwise nothing is compiled, because the compiler's start-up would not pay.
     """
-    if not has_own_kernels:
-        return parts if len(parts) > 1 else []
-    fused = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
-    remaining = [part for part in parts if id(part) not in fused]
-    counts = Counter(type(part) for part in remaining)
-    return remaining if any(count > 1 for count in counts.values()) else []
+    if has_own_kernels:
+        return parts if len(set(map(type, parts))) < len(parts) else []
+    return parts if len(parts) > 1 else []
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
