@@ -35,20 +35,20 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
     if location is None or training.recipe.evaluation.eval_only:
         return None
     stored = read_banks(training, location)
-    step = make_step_signature(training, recipe_name)
-    choices = choose_for_training(stored, step.key)
+    step_key = make_step_signature(training, recipe_name).key
+    choices = choose_for_training(stored, step_key)
     is_explicit = location.origin != "default"  # the user has named the bank, and is told if it has no effect
     if training.group.ranks > 1:
         not_used = f"Bank {location.describe()}: not used, because choices are measured with one rank."
         return not_used if choices or is_explicit else None
-    applied = apply_to_training(training, choices, step.key) if choices else None
+    applied = apply_to_training(training, choices, step_key) if choices else None
     if applied is None or not applied.choices:
         mismatch = find_module_obstacle(training) or "no choice fits an operator of this run"
         reason = mismatch if choices else explain_no_choices(stored, location)
         return f"Bank {location.describe()}: nothing is applied; {reason}." if is_explicit else None
     training.tuning_record = {
         "bank": str(location.path.resolve()),
-        "choices": {k: dict(c) for k, c in applied.choices.items()},
+        "choices": {operator: dict(choice) for operator, choice in applied.choices.items()},
     }
     return f"Bank {location.describe()}: {applied.describe()}."
 
@@ -58,17 +58,17 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
 
     `location` is the bank that this session would use for a new run; `name` is the name of the recipe.
     """
-    stored = record.get("tuning")  # None: the run was begun without choices
-    if stored is None:
+    recorded = record.get("tuning")  # None: the run was begun without choices
+    if recorded is None:
         if location is None or location.origin == "default":
             return None
         return f"Bank {location.describe()}: not used, because this run was begun without tuned operators."
     try:
-        choices: Mapping[str, Choice] = decode_record(Mapping[str, Choice], stored.get("choices"), "choices")
+        choices: Mapping[str, Choice] = decode_record(Mapping[str, Choice], recorded.get("choices"), "choices")
     except Damaged as error:
         file = training.run.path / "recipe.json"
         raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
-    training.tuning_record = dict(stored)
+    training.tuning_record = dict(recorded)
     if training.group.ranks > 1:
         return (
             "This run was begun on one rank with tuned operators; several ranks use defaults, which round differently."
@@ -91,9 +91,8 @@ def read_banks(training: Training, location: Location) -> BankContents:
 def explain_no_choices(stored: BankContents, location: Location) -> str:
     """Return the reason why a bank has no choice for a run."""
     if stored.entries:
-        count = len(stored.entries)
-        known = f"{count} entries for this device, shipped ones included,"
-        return f"none of {known} is known to make this step faster (`viaduct tune show`)"
+        entries = f"{len(stored.entries)} entries for this device, shipped ones included,"
+        return f"none of {entries} is known to make this step faster (`viaduct tune show`)"
     others = location.bank.list_other_fingerprints(stored.fingerprint)
     if not others:
         return "it is empty (`viaduct tune run` fills it)"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,11 +62,8 @@ class StatisticsCheck:
     def to_record(self) -> dict[str, Any]:
         return {**asdict(self), "unsettled": self.is_unsettled}
 
-    def describe(self, run: object) -> Iterator[str]:
-        """Yield lines for the user about averages that have not settled: both measurements, and what to do.
-
-        `run` is the run's path.
-        """
+    def describe(self, run: Path) -> Iterator[str]:
+        """Yield lines for the user about averages that have not settled: both measurements, and what to do."""
         reason = ""
         if self.momentum is not None:
             percent = 100 * (1 - (1 - self.momentum) ** self.steps)

@@ -4,7 +4,7 @@ A table on the device has a row for each of the coming steps: the learning rates
 done before the step, which AmoebaNet's drop path needs. A cursor on the device is the number of the next row; the loss
 and the number of correct images are written to the same row of two other tensors. The loss scale and the decay of
 averaged weights are computed on the device. All tensors that the step reads and writes keep their addresses, so its
-graph can be replayed.
+graph can be replayed. A sink (sink.py) takes a number of such steps without returning to the host.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class TrainingFacts:
     evaluated_at: int  # step of the last evaluation; -1 if there is none
     best: dict[str, Any] | None  # step and top1 of the best evaluation; None without checkpoint.keep_best
     seconds: dict[str, float]  # by activity: training, evaluation, checkpoints
-    sink_length: int  # steps of a sink; 0 without sinks
+    sink_length: int  # steps that the device runs without returning to the host (a sink); 0 without sinks
     is_sink_captured: bool
     sink_obstacle: str | None  # why the host drives each step although the recipe allows sinks
     skipped_steps: int  # because of overflow

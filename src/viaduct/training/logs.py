@@ -188,7 +188,9 @@ def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
 class AmoebanetEvents(LogLines):
     """Lines of the timing log of AmoebaNet's Ascend port, also in RUN/event_log.txt."""
 
-    every_step = False  # `step` only needs to be called at the ends of epochs, where sinks end, too
+    # `step` only needs to be called at the ends of epochs. With `--sink auto` sinks (steps that the device runs without
+    # the host) end there, too; the end of an epoch within a sink of `--sink N` is not written.
+    every_step = False
 
     def start_lines(self, training: Training) -> None:
         self.event_log = training.run.path / EVENT_LOG

@@ -53,7 +53,7 @@ class SingleRank:
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
         self.share = RankShare(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
-        # The positions of this rank's images in a global batch.
+        # Which images of a global batch this rank has: their positions in it.
         _, self.positions = self.share.split_batch(recipe.data.global_batch, train=True)
 
     # In a training step

@@ -1,10 +1,10 @@
-"""`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure the gain.
+"""`viaduct profile run RECIPE --apply`: try the first piece of advice that a recipe can follow, and measure the gain.
 
     job = RecipeJob(load("shapes_taster"), Path("prof"), Plan(skip=5, timed=20, recorded=5), device="cpu")
     applied = apply_advice(profile.advice, job)
     print(applied.describe() if applied else "no advice that can be tried")
 
-An advice may propose changes of recipe fields. The recipe is profiled in turns without and with these changes. They are
+Advice may propose changes of recipe fields. The recipe is profiled in turns without and with these changes. They are
 a gain if the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
 """
 
@@ -24,24 +24,24 @@ from viaduct.recipes._fields import list_field_paths, read_field
 from viaduct.training.profiled import RecipeJob, profile_recipe
 
 TURNS = 3  # profiles of the recipe without and with the changes, alternately
-MIN_GAIN = 0.02  # share of a step by which two profiles of the same recipe may differ
+MIN_GAIN = 0.02  # share of a step's time by which two profiles of the same recipe may differ
 
 
 @dataclass(frozen=True)
 class AppliedAdvice:
-    """Effect of an advice: the median time of a step in each turn, without and with its changes."""
+    """Effect of a piece of advice: the time of a step in each turn, without and with its changes."""
 
     advice: Advice
     changes: dict[str, str]  # path of a field -> its new value
     before_us: list[float]  # without the changes
     after_us: list[float]  # with them
 
-    @property
-    def change(self) -> str:
+    def list_changes(self) -> str:
+        """Return the changes as text: `sink=100 mode=graph`."""
         return " ".join(f"{field}={value}" for field, value in self.changes.items())
 
     @property
-    def share(self) -> float:
+    def saved_share(self) -> float:
         """Share of a step's time that was saved, the median over turns; negative if the change made it slower."""
         return median(1 - after / before for before, after in zip(self.before_us, self.after_us, strict=True))
 
@@ -49,7 +49,7 @@ class AppliedAdvice:
     def is_gain(self) -> bool:
         """Return True if every turn was faster with the change, and the median by more than MIN_GAIN."""
         turns = zip(self.before_us, self.after_us, strict=True)
-        return self.share > MIN_GAIN and all(after < before for before, after in turns)
+        return self.saved_share > MIN_GAIN and all(after < before for before, after in turns)
 
     def describe(self) -> str:
         """Return the result as a paragraph for the terminal."""
@@ -58,13 +58,13 @@ class AppliedAdvice:
         times = f"{show_time(before)} a step without, {show_time(after)} with it, {medians}"
         gain = "no gain"
         if self.is_gain:
-            gain = f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}"
+            gain = f"measured gain: {show_time(before * self.saved_share)} a step, {self.saved_share:.1%}"
         expected = "not known" if self.advice.gain_us is None else show_time(self.advice.gain_us)
-        return f"Tried {self.change}: {gain} ({times}). Expected was: {expected}."
+        return f"Tried {self.list_changes()}: {gain} ({times}). Expected was: {expected}."
 
 
 def choose_advice(advice: Sequence[Advice], recipe: Recipe) -> tuple[Advice, dict[str, str]] | None:
-    """Return the first advice that changes fields of this recipe to new values, and these changes."""
+    """Return the first advice that changes fields of this recipe to new values, and these changes; None without one."""
     known = set(list_field_paths(recipe))
     for proposal in advice:
         possible = {path: text for path, text in proposal.changes.items() if path in known}
@@ -102,7 +102,7 @@ def apply_advice(
 
     variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
     for turn in range(TURNS):
-        report_line(f"trying {applied.change}: turn {turn + 1} of {TURNS}")
+        report_line(f"trying {applied.list_changes()}: turn {turn + 1} of {TURNS}")
         for times, extra_settings in reversed(variants) if turn % 2 else variants:
             times.append(measure(extra_settings))
     return applied

@@ -59,7 +59,10 @@ class ProfileRequest:
             raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
 
     def check_training(self, training: Training) -> None:
-        """Raise an error if the run lacks these steps, or the network the modules of fp_point and bp_point."""
+        """Raise an error if the run lacks these steps, or the network a module that the options name.
+
+        fp_point and bp_point name the modules in which the forward pass begins and the backward pass ends.
+        """
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
             message = f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}."

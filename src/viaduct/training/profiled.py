@@ -41,7 +41,7 @@ from viaduct.training.rundir import RunDir
 CPU_BATCH = 8  # images of each rank on the CPU, unless the user sets the batch, because larger steps take too long
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
-SINK_WARMUP = 6  # steps to skip in a run with sinks, so that the profiled ones are replays
+SINK_WARMUP = 6  # steps to skip in a run with sinks, so that the profiled ones are replays of a captured step
 BATCH_FIELD = "data.global_batch"
 
 

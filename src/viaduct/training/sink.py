@@ -48,19 +48,15 @@ class SinkLoop(Protocol):
 
     def run_step(self, batch: Batch) -> None:
         """Take one step that the host drives."""
-        ...
 
     def exchange_requests(self) -> None:
         """Send this rank's requests to the others after a step, and act on theirs."""
-        ...
 
     def is_stopping(self) -> bool:
         """Return True if no further step may begin."""
-        ...
 
     def print_note(self, line: str) -> None:
         """Print a line for the user."""
-        ...
 
 
 class Sink:

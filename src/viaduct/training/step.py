@@ -32,19 +32,15 @@ class Update(Protocol):
     @property
     def loss_scale(self) -> float | Tensor:
         """Factor of the loss before the backward pass."""
-        ...
 
     def remove_scale(self) -> bool:
         """Divide the gradients by the loss scale; return False if the host knows that the step must be skipped."""
-        ...
 
     def step_optimizer(self) -> None:
         """Update the master weights."""
-        ...
 
     def average_weights(self) -> None:
         """Update the averaged weights, if the run has them."""
-        ...
 
 
 class StepTimer:
