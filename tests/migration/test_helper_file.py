@@ -11,6 +11,7 @@ from migration.test_helper_location import HELPER, migrate_to_any, project
 from migration.test_writing import contents
 from viaduct.migration import helper_text
 from viaduct.migration.inplace import write_in_place
+from viaduct.migration.summary import summarise
 from viaduct.migration.writing import write_out
 
 FIRST = "import torch\nprint(torch.ones(1).cuda().device)\n"
@@ -43,6 +44,7 @@ def test_a_changed_helper_stays_and_what_it_lacks_is_reported(tmp_path: Path) ->
         assert "autocast" in found[0].message_zh
         assert found[0].before.startswith("with ")
         assert "has no empty_cache" in found[1].message
+        assert summarise(again).verdict == "incomplete"
 
 
 def test_beside_a_single_script_too(tmp_path: Path) -> None:

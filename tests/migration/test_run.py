@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migration.notebook_files import code, dump, notebook
 from migration.small_project import make_project, migrated_project
 from viaduct.errors import BadValue
 from viaduct.migration import run
@@ -178,3 +179,28 @@ def test_some_rules_alone_are_never_called_complete(tmp_path: Path) -> None:
     assert summary.verdict == "incomplete"
     assert "--only" in summary.reasons[0]
     assert summarise(migrated_project(tmp_path)).verdict == "complete"
+
+
+def test_a_notebook_whose_cells_or_commands_were_not_analysed_is_not_complete(tmp_path: Path) -> None:
+    plain = [
+        code("import torch\nx = torch.zeros(3).cuda()"),
+        code("!ls /usr/local/cuda\n%time x.cpu()"),
+        code("%%bash\nls"),
+    ]
+    (tmp_path / "a.ipynb").write_bytes(dump(notebook(*plain)))
+    assert summarise(migrated_project(tmp_path)).verdict == "complete"
+    for text in (
+        "%%bash\nDEVICE=cuda python train.py",
+        "%%bash\npython -c 'import torch; torch.zeros(3).cuda()'",
+        "!python train.py --device cuda:0",
+        "%env CUDA_VISIBLE_DEVICES=1",
+        "if True: !NCCL_DEBUG=INFO python train.py",
+        "print 'Python 2'",
+    ):
+        (tmp_path / "a.ipynb").write_bytes(dump(notebook(*plain, code(text))))
+        outcome = migrated_project(tmp_path)
+        assert summarise(outcome).verdict == "incomplete", text
+        (finding,) = outcome.unfinished_findings
+        assert outcome.locate(finding) == "a.ipynb cell 4:1"
+        assert finding.message_zh
+        assert len(outcome.places) == 3

@@ -20,7 +20,7 @@ from viaduct.migration.candidates import Mark
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.graphs import find_reachable
-from viaduct.migration.ledger import Place, lacks_plugin
+from viaduct.migration.ledger import lacks_plugin
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.source import LINE_END, ImportNode, Unparsable, decode, lines_of, parse
 
@@ -86,13 +86,12 @@ def find_import_before(tree: ast.Module) -> ImportNode | None:
     return next((statement for statement in statements if imported_modules(statement) != ["__future__"]), None)
 
 
-def describe_insertion(path: str, line: int, text: str, module: str) -> tuple[Place, Finding]:
-    """Return the ledger's place and the finding of an import that was inserted after a line of the original."""
+def describe_insertion(path: str, line: int, text: str, module: str) -> Finding:
+    """Return the finding about an import of `module` that was inserted after a line of the original `text`."""
     message = f"import {module}: the device of this program is set in another file"
     zh = f"导入 {module}:该程序的设备在其他文件中设置"
     before = lines_of(text)[line - 1]
-    finding = Finding(
+    return Finding(
         *(path, line, line, 1, PLUGIN_RULE, "mandatory", "changed", message, zh, "low"),
         *(before, f"{before}\nimport {module}"),
     )
-    return Place("plugin", path, line, "changed", before.strip()[:60]), finding

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from viaduct.migration.candidates import Mark
@@ -24,7 +25,7 @@ class FileResult:
     before: bytes = b""  # content of the file; empty for a new file
     after: bytes = b""  # its new content
     findings: tuple[Finding, ...] = ()
-    places: tuple[Place, ...] = ()  # lines that a requirement of the target concerns, with their state (ledger.py)
+    places: tuple[Place, ...] = ()  # lines that a requirement of the target concerns (ledger.py): see counted_places
     marks: frozenset[Mark] = frozenset()  # what the file does that matters for the program to which it belongs
     old_text: str = ""  # `before` as text; of a notebook only the code
     new_text: str = ""  # `after` as text; of a notebook only the code
@@ -42,6 +43,18 @@ class FileResult:
     @property
     def changed(self) -> bool:
         return self.before != self.after
+
+    @property
+    def counted_places(self) -> tuple[Place, ...]:
+        """The places; for a file of which the ledger recorded none, one for each finding that counts as a place."""
+        return self.places or tuple(make_place_of_finding(finding) for finding in self.findings if is_counted(finding))
+
+    def add_findings(self, findings: Iterable[Finding]) -> FileResult:
+        """Return the result with further findings, sorted with the others, and with the places of those that count."""
+        findings = list(findings)
+        places = [make_place_of_finding(finding) for finding in findings if is_counted(finding)]
+        ordered = sorted([*self.findings, *findings], key=lambda finding: finding.order)
+        return replace(self, findings=tuple(ordered), places=(*self.counted_places, *places))
 
     def reason_in(self, language: str) -> str:
         return self.unread_reason_zh if language == "zh" and self.unread_reason_zh else self.unread_reason
@@ -99,13 +112,8 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Places of all files. A file without places has one for each finding that counts as a place."""
-        places = [
-            place
-            for file in self.files
-            for place in file.places
-            or [make_place_of_finding(finding) for finding in file.findings if is_counted(finding)]
-        ]
+        """Places of all files, and one for each file or folder that could not be read and has no finding."""
+        places = [place for file in self.files for place in file.counted_places]
         for unread in self.unread:
             if not (isinstance(unread, FileResult) and unread.findings):
                 reasons = unread.reason_in("en"), unread.reason_in("zh")

@@ -20,7 +20,7 @@ from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue
-from viaduct.migration import helper_file, helper_location, plugin_import
+from viaduct.migration import helper_file, helper_location, manifests, plugin_import, settings, shell
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
@@ -32,6 +32,7 @@ from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.processes import TooSlow, can_fork, iterate_in_processes, limit_cpu
 from viaduct.migration.project import Project, merge_outlines, survey
 from viaduct.migration.results import FileResult, Outcome
+from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Walk, walk
 from viaduct.scripts import notebooks
@@ -42,6 +43,7 @@ MAX_FILE_SECONDS = 20.0
 """Limit of the processor time for one file."""
 MIN_SURVEY_BYTES_A_SECOND = 100_000
 """If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
+COMMANDS_RULE = "torch.launch_commands"
 MIN_PARALLEL_BYTES = 300_000
 """In a smaller project, starting processes takes longer than the migration."""
 Progress = Callable[[int, int], None]
@@ -52,8 +54,6 @@ def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
     """Migrate a file or a folder in memory. `jobs`: number of processes, 0: one per core; `command`: for reports."""
-    from viaduct.migration import manifests, settings, shell
-
     began = time.perf_counter()
     files = recover_and_walk(path)
     exclude_files(files, options.exclude)
@@ -101,7 +101,8 @@ def audit_results(
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_unreported=True))
     for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
         file = fill_texts(by_path[place.file], texts)
-        by_path[place.file] = replace(file, places=(*file.places, place), findings=(place.as_finding(), *file.findings))
+        findings = (place.as_finding(), *file.findings)
+        by_path[place.file] = replace(file, places=(*file.counted_places, place), findings=findings)
     return list(by_path.values())
 
 
@@ -114,14 +115,12 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     after, line = inserted
     file = fill_texts(file, texts)
     origin = file.original_lines[line - 1]
-    place, finding = plugin_import.describe_insertion(file.path, origin, file.old_text, module)
     return replace(
-        add_finding(file, finding),
+        file.add_findings([plugin_import.describe_insertion(file.path, origin, file.old_text, module)]),
         before=before,
         after=after,
         new_text=decode(after)[0],
         original_lines=(*file.original_lines[:line], origin, *file.original_lines[line:]),
-        places=(*file.places, place),
     )
 
 
@@ -131,10 +130,6 @@ def fill_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
         return file
     text = decode(texts[file.path])[0]
     return replace(file, old_text=text, new_text=text, original_lines=tuple(range(1, len(lines_of(text)) + 1)))
-
-
-def add_finding(file: FileResult, finding: Finding) -> FileResult:
-    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
 
 
 def recover_and_walk(path: Path) -> Walk:
@@ -164,7 +159,8 @@ def separate_helpers(
             file = fill_texts(by_path[path], texts)
             origin = file.original_lines[line - 1]
             text = lines_of(file.old_text)[origin - 1]
-            by_path[path] = add_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
+            finding = helper_file.report_missing_member(helper.path, name, path, origin, text)
+            by_path[path] = file.add_findings([finding])
         if helper.after != helper.before or helper.path not in by_path:
             helpers.append(make_helper_result(helper))
             by_path.pop(helper.path, None)
@@ -306,13 +302,11 @@ class Batch:
 
     def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
         """Survey the members of a part and the files around it; migrate the members."""
-        from viaduct.migration.shell import record_options
-
         paths = [*part.members, *part.around]
         project, slow = self.survey({path: self.surveyed_texts[path] for path in sorted(paths)})
         results = [make_too_slow_result(path, self.texts[path]) for path in part.members if path in slow]
         results += self.run_files(project, [path for path in part.members if path not in slow])
-        record_options(project)
+        shell.record_options(project)
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
@@ -403,7 +397,9 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     except notebooks.NotebookError as error:
         return make_left_alone_result(path, str(error), error.zh, data)
     skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
-    result = replace(result, findings=(*result.findings, *(finding for finding in skipped if finding)))
+    result = result.add_findings(finding for finding in skipped if finding)
+    if project.torch_files and is_rule_wanted(COMMANDS_RULE, options):
+        result = result.add_findings(report_commands(path, notebook))
     old, new = (notebooks.restore_magics(notebook, text.decode()) for text in (result.before, result.after))
     cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
     result = replace(complete_result(result, old, new), cells=cells)
@@ -411,14 +407,29 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
 
 
 def report_skipped_cell(path: str, cell: notebooks.SkippedCell) -> Finding | None:
-    """Return the finding for a cell that was not analysed; None for a `%%` cell that mentions no framework."""
-    is_relevant = mentions_framework(cell.text.encode())
+    """Return the finding for a cell that was not analysed; None for a `%%` cell without a framework, CUDA and NCCL."""
+    is_relevant = mentions_framework(cell.text.encode()) or shell.CUDA_IN_COMMAND.search(cell.text) is not None
     if cell.text.lstrip().startswith("%%") and not is_relevant:
         return None
     end = cell.line + cell.text.count("\n")
     messages = f"{cell.reason}: migrate it by hand", f"{cell.zh}:请手工迁移"
     risk: Risk = "high" if is_relevant else "low"
     return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *messages, risk, before=cell.text)
+
+
+def report_commands(path: str, notebook: notebooks.Notebook) -> Iterator[Finding]:
+    """Yield a finding for each IPython line that names CUDA or NCCL, such as `!python train.py --device cuda`."""
+    skipped = {cell.line + count for cell in notebook.skipped for count in range(cell.text.count("\n") + 1)}
+    for line, text in enumerate(notebook.text.split("\n"), 1):
+        match = notebook.placeholder.match(text) if line not in skipped else None
+        command = notebook.originals[int(match["number"])] if match else ""
+        if shell.CUDA_IN_COMMAND.search(command):
+            yield Finding(
+                *(path, line, line, 1, COMMANDS_RULE, rules_by_name()[COMMANDS_RULE].category, "manual"),
+                "commands of a notebook are not migrated: this one names CUDA or NCCL",
+                "不会迁移 notebook 中的命令:此命令提到 CUDA 或 NCCL",
+                before=command,
+            )
 
 
 def make_too_large_result(path: str, data: bytes) -> FileResult:

@@ -54,6 +54,9 @@ LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
 CUDA_IN_VALUE = re.compile(r"(?<![\w./])cuda(?::\d+)?(?![\w./-])")
 NCCL_IN_VALUE = re.compile(r"(?<![\w./])nccl(?![\w./-])")
 CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
+CUDA_IN_COMMAND = re.compile(
+    rf"CUDA_VISIBLE_DEVICES|NCCL_[A-Z]|{CUDA_IN_PYTHON.pattern}|{CUDA_IN_VALUE.pattern}|{NCCL_IN_VALUE.pattern}"
+)
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
