@@ -1,11 +1,11 @@
-"""The advice of a summary tells missing data from other failures."""
+"""The lines that the user sees at the end of a rehearsal."""
 
 from __future__ import annotations
 
 import pytest
 
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.summary import Summary, advise, describe_end
+from viaduct.rehearsal.summary import Summary, advise, describe_end, describe_summary
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,21 @@ def test_missing_data_is_distinguished_from_other_failures(failure: str, steps: 
     plan = Plan("original", "tf1", "train.py", (), "record", "work")
     found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
     assert any("Data is missing" in line and failure in line for line in advise(found, plan)) == told
+
+
+@pytest.mark.parametrize(
+    ("modes", "expected"),
+    [
+        ("off", "limits not checked"),
+        ("off,float64=warn", "no limit met (only float64 was checked)"),
+        ("warn,float64=off", "no limit met (not checked: float64)"),
+        ("error", "no limit met"),
+    ],
+)
+def test_limits_that_were_not_checked_are_not_said_to_be_unmet(modes: str, expected: str) -> None:
+    plan = Plan("npu", "torch", "train.py", (), "record", limit_modes=modes)
+    summary = Summary("", "npu", "torch", "train.py", [], 1, None, 0, steps=1)
+    assert f"MiB at most, {expected}, exit code 0." in describe_summary(summary, plan)[0]
 
 
 def test_an_exit_code_that_is_no_signals_is_named_as_a_code() -> None:

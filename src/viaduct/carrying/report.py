@@ -15,12 +15,12 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.executed_files import ExecutedFile
 from viaduct.carrying.observations import Rank
 from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE
-from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
 from viaduct.carrying.sentences import VALUE_KINDS, display_path, list_remarks, make_headline
 from viaduct.carrying.sides import Sides
 from viaduct.carrying.speed import describe_speed, list_figures, name_columns
 from viaduct.migration.summary import plural
+from viaduct.rehearsal.limits import NOT_CHECKED, describe_unchecked
 from viaduct.reporting import (
     BarSeries,
     Callout,
@@ -145,9 +145,10 @@ def make_limits_tile(result: CarryResult) -> Tile:
         return Tile("limits met", str(met), good=False)
     if result.migrated is None:
         return Tile("limits met", "not run")
-    if are_limits_off(result.request):
+    unchecked = describe_unchecked(result.request.limits)
+    if unchecked == NOT_CHECKED:
         return Tile("limits met", "not checked", "--limits off")
-    note = describe_unchecked_limits(result)
+    note = unchecked or ("" if result.migrated.is_finished else "before the run ended")
     return Tile("limits met", "0", note, None if note else True)
 
 
@@ -400,30 +401,12 @@ def make_limit_sections(result: CarryResult) -> list[Section]:
 
 
 def describe_no_limit(result: CarryResult) -> str:
-    if are_limits_off(result.request):
+    unchecked = describe_unchecked(result.request.limits)
+    if unchecked == NOT_CHECKED:
         return "Not checked: --limits off."
     end = "" if result.migrated is not None and result.migrated.is_finished else " before the run ended"
-    note = describe_unchecked_limits(result)
-    remark = f" {note[0].upper()}{note[1:]}." if note else ""
+    remark = f" {unchecked[0].upper()}{unchecked[1:]}." if unchecked else ""
     return f"None of the card's limits that docs/rehearse.md lists was met{end}.{remark}"
-
-
-def are_limits_off(request: Request) -> bool:
-    """Return True if no limit was checked. `request.limits`: a mode and switches of single limits: "off,NAME=error"."""
-    mode, *switches = request.limits.split(",")
-    return mode == "off" and all(switch.endswith("=off") for switch in switches)
-
-
-def describe_unchecked_limits(result: CarryResult) -> str:
-    """Return which limits were (not) checked, or that the run ended early; "" if all were checked up to the end."""
-    mode, *switches = result.request.limits.split(",")
-    off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
-    on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
-    if mode == "off":
-        return f"only {', '.join(on)} {'was' if len(on) == 1 else 'were'} checked" if on else ""
-    if off:
-        return f"not checked: {', '.join(off)}"
-    return "" if result.migrated is not None and result.migrated.is_finished else "before the run ended"
 
 
 def format_location(result: CarryResult, location: dict[str, object] | None) -> str:

@@ -31,6 +31,7 @@ LIMITS_VARIABLE = "VIADUCT_LIMITS"
 RECORD_VARIABLE = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
 PROJECT_VARIABLE = "VIADUCT_REHEARSAL_PROJECT"  # the script's folder and others of the project, joined as in PATH
 LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"  # "zh": sentences about limits in Chinese
+NOT_CHECKED = "not checked"  # of all limits
 _VIADUCT = str(Path(__file__).parents[1]) + os.sep  # folder of the package viaduct
 
 
@@ -93,6 +94,16 @@ def parse_modes(switches: str) -> tuple[Mode, dict[str, Mode]]:
         else:
             by_name[limit] = cast(Mode, value)
     return default, by_name
+
+
+def describe_unchecked(modes: str) -> str:
+    """Return which limits are not checked with these modes (as for `parse_modes`); "" if all are checked."""
+    default, by_name = parse_modes(modes)
+    off = [name for name, mode in by_name.items() if mode == "off"]
+    on = [name for name in by_name if name not in off]
+    if default == "off":
+        return f"only {', '.join(on)} {'was' if len(on) == 1 else 'were'} checked" if on else NOT_CHECKED
+    return f"not checked: {', '.join(off)}" if off else ""
 
 
 def find_mode(name: str) -> Mode:

@@ -19,6 +19,7 @@ from typing import Any
 
 from viaduct import __version__
 from viaduct.json_records import decode_record
+from viaduct.rehearsal import limits
 from viaduct.rehearsal.observe import find_rank_folder
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import gather_notes, read_notes
@@ -211,10 +212,9 @@ def list_versions() -> Iterator[tuple[str, str]]:
 
 def describe_summary(summary: Summary, plan: Plan) -> list[str]:
     """Return the lines that the user sees at the end."""
-    megabytes, count = summary.peak_bytes / 2**20, len(summary.met_limits)
     lines = [
-        f"{describe_steps(summary, plan)}, {summary.seconds:.1f} s, {megabytes:,.0f} MiB at most, "
-        f"{count or 'no'} limit{'s' if count > 1 else ''} met, exit code {summary.exit_code}."
+        f"{describe_steps(summary, plan)}, {summary.seconds:.1f} s, {summary.peak_bytes / 2**20:,.0f} MiB at most, "
+        f"{describe_limits(len(summary.met_limits), plan)}, exit code {summary.exit_code}."
     ]
     if len(summary.losses) > 1 and summary.losses[0] and summary.losses[-1]:
         lines.append(f"The loss went from {summary.losses[0][0]:.6g} to {summary.losses[-1][0]:.6g}.")
@@ -232,6 +232,14 @@ def describe_steps(summary: Summary, plan: Plan) -> str:
     counted = f"{summary.steps} step{'s' if summary.steps > 1 else ''}"
     ranks = f" on {plan.ranks} ranks" if plan.ranks > 1 else ""
     return f"{counted}{ranks}, stopped there" if summary.stopped_after_steps else counted + ranks
+
+
+def describe_limits(count: int, plan: Plan) -> str:
+    """Return the number of limits that were met, or which were not checked."""
+    unchecked = limits.describe_unchecked(plan.limit_modes)
+    if unchecked == limits.NOT_CHECKED:
+        return "limits not checked"
+    return f"{count or 'no'} limit{'s' if count > 1 else ''} met{f' ({unchecked})' if unchecked else ''}"
 
 
 def format_location(limit: dict[str, Any]) -> str:
