@@ -82,4 +82,4 @@ ASCENDING_DEVICES = SENTENCES["ASCENDING_DEVICES"]
 CAPABILITY_IS_NONE = SENTENCES["CAPABILITY_IS_NONE"]
 REMAPPING_FUSES = SENTENCES["REMAPPING_FUSES"]
 LIMITS: dict[str, Limit] = {name: _read_limit(entry) for name, entry in _CATALOGUE["limits"].items()}
-"""Limits by their names in a rehearsal's findings: those that PyTorch scripts can meet, then those of TensorFlow 1 alone."""
+"""Limits by their names in a rehearsal's findings: those of TensorFlow 1 alone are the last."""
