@@ -98,6 +98,14 @@ def test_a_list_of_devices_needs_manual_review(tmp_path: Path) -> None:
     assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 1)]
 
 
+@pytest.mark.parametrize("text", ["gpu: cuda:0\n", "gpus:\n  - cuda:1\n", '{"card": "cuda:3"}\n'])
+def test_a_numbered_device_under_any_key_needs_manual_review(tmp_path: Path, text: str) -> None:
+    result = migrate_settings(tmp_path, "a.yaml", text)
+    assert not result.changed
+    (finding,) = result.findings
+    assert (finding.status, "mentions cuda" in finding.message) == ("manual", True)
+
+
 def test_what_is_to_run_everywhere_names_no_card(tmp_path: Path) -> None:
     script = "import torch\nx = torch.zeros(3, device='cuda')\n"
     result = migrate_settings(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")

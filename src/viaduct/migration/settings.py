@@ -5,9 +5,10 @@
       backend: nccl                    backend: hccl
 
 A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. If a value
-under such a key contains CUDA or NCCL with other text, the file is not changed and all such values in it are reported.
-With `--to any` nothing is changed, because a configuration file cannot query the device at run time. Findings have the
-names of the rules that make the same changes in Python.
+under such a key contains CUDA or NCCL with other text, or a value under another key is a device with a number
+(`cuda:0`), the file is not changed and all such values in it are reported. With `--to any` nothing is changed, because
+a configuration file cannot query the device at run time. Findings have the names of the rules that make the same
+changes in Python.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ KEY_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=
 VALUE_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
 COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
+NUMBERED_DEVICE = re.compile(r"cuda:\d+")  # cannot be anything but a device, whatever its key
 
 
 def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
@@ -140,9 +142,10 @@ class SettingsMigration:
             )
             self.report(LIGHTNING_RULE, "manual", at, line, messages, "high")
             return ""
-        is_device = is_device_name(key) and "cuda" in value
+        has_device_key = is_device_name(key)
+        is_device = (has_device_key and "cuda" in value) or NUMBERED_DEVICE.fullmatch(value) is not None
         is_backend = "backend" in key.lower() and "nccl" in value
-        is_exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
+        is_exact = (has_device_key and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
         rule = "torch.device_string" if is_device else "torch.backend"
         if not (is_device or is_backend) or not is_rule_wanted(rule, self.options):
             return ""
