@@ -98,7 +98,7 @@ def test_a_measurement_keeps_its_figures(piped: Call) -> None:
         **{"rows": [dict(zip(COLUMNS, [LONG, *figures], strict=True))], "peers": [ours], "left_out": {}, **ours},
         **{"ceilings": {"bandwidth_bytes_per_s": 1e12, "matrix_flop_per_s": 1e15}, "counted": {}},
     }
-    text = piped(bench_table.print_record, record)
+    text = piped(bench_table.print_record, record, None)
     assert " ".join(row_with(text, "8,739.123")) == " ".join([LONG, *figures])
     assert row_with(text, "12,345.68").count("12,345.68") == 2
 
