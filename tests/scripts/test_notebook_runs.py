@@ -31,6 +31,7 @@ def test_a_script_is_its_own_source() -> None:
     [
         *("%matplotlib inline", "%load_ext autoreload", "%autoreload 2", "!pip install timm", "%pip install timm"),
         *("!nvidia-smi", "!python -m pip install x", "pip install x", "?print", "print?", "%config Inline.dpi = 2"),
+        *("!pip list | grep torch", "!pip install x && nvidia-smi"),
         "if True:\n    !ls",
     ],
 )
@@ -54,6 +55,8 @@ def test_a_timed_cell_is_run() -> None:
         ("%run other.py", "cell 4, line 1"),
         ("%cd data", "cell 4, line 1"),
         ("!echo x > note.txt", "cell 4, line 1"),
+        ("!pip install x && python prepare.py", "cell 4, line 1"),
+        ("!ls; rm -r old", "cell 4, line 1"),
         ("%%bash\nls", "cell 4"),
         ("%%writefile net.py\nx = 1", "cell 4"),
         ("def f(:", "cell 4"),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class NetworkCalls:
     """Context manager that calls `on_call` and `on_return` around each outermost call of a module.
 
-    Their arguments are (module, args) and (module, args, kwargs, output). Both are called before the module's own
-    hooks. After an exception kwargs is empty and the output None.
+    Their arguments are (module, args) and (module, args, kwargs, output). `on_call` is called before the module's own
+    pre-forward hooks, `on_return` before its forward hooks. After an exception kwargs is empty and the output None.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class NetworkCalls:
     def _on_enter(self, module: nn.Module, args: Any) -> None:
         import torch
 
-        if torch.compiler.is_compiling():  # the tracer removes this branch, so compiled code stays the same
+        if torch.compiler.is_compiling():  # torch.compile traces hooks, too: this leaves nothing of them to compile
             return
         if torch._C._current_graph_task_id() != -1:  # in a backward pass, which repeats checkpointed parts
             return

@@ -1,6 +1,6 @@
-"""Run notebooks as scripts: join their code cells, and name the cell of a line of the joined text in messages.
+"""Prepare notebooks to be run as scripts: join their code cells, and name the cell of a joined line in messages.
 
-Lines of IPython syntax are skipped if they display, measure or install something (`%matplotlib inline`,
+Lines of IPython syntax are skipped if they only display, measure, configure or install something (`%matplotlib inline`,
 `!pip install`). Any other such line is refused, because the rest of the notebook may depend on it.
 """
 
@@ -26,7 +26,7 @@ HARMLESS_MAGICS = {
 HARMLESS_COMMANDS = {
     "pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll",
     "pwd", "whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree",
-    "echo",
+    "echo", "grep", "sort", "wc",
 }  # fmt: skip
 COMMAND_PREFIXES = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
 
@@ -60,7 +60,7 @@ def parse_source(path: str | Path) -> ast.Module:
 
 
 def refuse_unrunnable_lines(name: str, notebook: Notebook) -> None:
-    """Raise BadValue for the first cell or line that Python cannot run and a run cannot skip.
+    """Raise BadValue for the first cell, or else the first line, that Python cannot run and that cannot be skipped.
 
     In `notebook.text` each line of IPython syntax is replaced by a placeholder with its number in `originals`.
     """
@@ -98,14 +98,15 @@ def is_harmless(magic: str) -> bool:
         return True
     if text.startswith("%"):
         return (text[1:].split() or [""])[0] in HARMLESS_MAGICS
-    if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):  # a command, and not `files = !ls`
-        words = COMMAND_PREFIXES.sub("", text.lstrip("!").strip()).split()
-        return bool(words) and words[0] in HARMLESS_COMMANDS and ">" not in text  # > writes a file
-    return False
+    if ">" in text or (re.match(r"[\w.\[\], ]+=", text) and not text.startswith("!")):  # writes a file; `files = !ls`
+        return False
+    commands = re.split(r"[;&|]+", text.lstrip("!"))  # `pip install x && python prepare.py` is two commands
+    first_words = (COMMAND_PREFIXES.sub("", command.strip()).partition(" ")[0] for command in commands)
+    return all(word in HARMLESS_COMMANDS for word in first_words)
 
 
 def describe_line(notebook: Notebook, line: int) -> str:
-    """Return `cell 3, line 2` for a line of the joined text."""
+    """Return `cell 3, line 2` for a line of the joined text; cells of all kinds count, from 1."""
     for number, start in zip(reversed(notebook.cells), reversed(notebook.starts), strict=True):
         if line >= start:
             return f"cell {number + 1}, line {line - start + 1}"

@@ -98,18 +98,18 @@ def find_elements(text: str, at: int) -> Iterator[tuple[int, int]]:
 
 
 def rewrite_source(text: str, span: Span, source: str) -> str:
-    """Return the JSON of a new source in the format of the old one: a string or a list of lines, escaped alike.
+    """Return the JSON of a new source in the format of the one at `span`: a string or a list of lines.
 
-    Lines that are also in the old source keep its JSON.
+    Lines that are also in the old list keep their JSON. Characters beyond ASCII are escaped if the file has none.
     """
-    is_escaped = text.isascii()
+    escape = text.isascii()
     if text[span.start] != "[":
-        return json.dumps(source, ensure_ascii=is_escaped)
+        return json.dumps(source, ensure_ascii=escape)
     elements = list(find_elements(text, span.start))
     old_lines = {decode(text, start)[0]: text[start:end] for start, end in elements}
     # Notebooks split at line feeds only, unlike str.splitlines.
     lines = [line for line in re.split(r"(?<=\n)", source) if line]
-    encoded = [old_lines.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in lines]
+    encoded = [old_lines.get(line) or json.dumps(line, ensure_ascii=escape) for line in lines]
     if not elements:
         return f"[{', '.join(encoded)}]"
     opening, closing = text[span.start : elements[0][0]], text[elements[-1][1] : span.end]

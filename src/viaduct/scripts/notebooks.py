@@ -1,7 +1,7 @@
 """Join the code cells of a notebook into one Python text, so that names resolve across cells, and split it again.
 
-    notebook = parse_notebook(data)
-    new_data = restore_cells(notebook, migrate(notebook.text))
+    notebook = parse_notebook(data)                               the bytes of the file
+    new_data = restore_cells(notebook, migrate(notebook.text))    `migrate` returns the text with changed lines
 
 A comment before each cell gives its number. A line of IPython syntax (`%matplotlib inline`, `!pip install x`, `files =
 !ls`) becomes a placeholder, `pass` with a numbered comment, until the text is split. Its continuation lines become
@@ -23,7 +23,7 @@ from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
 OLDEST_FORMAT = 3  # oldest nbformat that is read, with `worksheets` and `input`; 1 and 2 are from before 2012
 CELL_COMMENT = "# %% cell {number}"
-PLACEHOLDER = "ipython-line"  # followed by the number of the original line
+PLACEHOLDER = "ipython-line"  # followed by the index of the original line in `Notebook.originals`
 # A line of IPython syntax: `%magic`, `!command`, `?name`, a call without brackets (`,f a`, `;f a`, `/f a`), or an
 # assignment of a magic or command, `files = !ls`.
 MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
@@ -51,7 +51,10 @@ class NotebookError(Exception):
 
 @dataclass(frozen=True)
 class SkippedCell:
-    """A cell that is not analysed: its first line in the joined text, the reason (also in Chinese), and its text."""
+    """A cell that is not analysed: the number of its first line in the joined text, the reason, and its text.
+
+    `zh` is the reason in Chinese.
+    """
 
     line: int
     reason: str
@@ -120,6 +123,7 @@ def check_format(content: Any) -> None:
 
 
 def check_language(content: dict[str, Any]) -> None:
+    """Raise NotebookError if the notebook's metadata name another language than Python."""
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kernel, language = metadata.get("kernelspec"), metadata.get("language_info")
@@ -192,7 +196,10 @@ def join_cells(notebook: Notebook) -> None:
 
 
 def convert_cell(notebook: Notebook, text: str, start: int) -> list[str]:
-    """Return the lines of a cell as Python; placeholders for all lines if the cell is not Python."""
+    """Return the lines of a cell as Python; placeholders for all lines if the cell is not Python.
+
+    `start` is the number of its first line in the joined text.
+    """
     first_line = text.lstrip().partition("\n")[0]
     if first_line.startswith("%%") and not first_line.startswith(PYTHON_CELLS):
         magic = first_line.split()[0]
@@ -262,7 +269,7 @@ def make_placeholder(notebook: Notebook, line: str, continued: bool = False) -> 
 
 
 def restore_cells(notebook: Notebook, text: str) -> bytes:
-    """Return the notebook with the migrated text in its cells."""
+    """Return the bytes of the file with the changed `text` in its cells; raise NotebookError if it cannot be split."""
     pieces, at = [], 0
     sources = split_cells(notebook, notebook.text), split_cells(notebook, text)
     for span, old, new in zip(notebook.spans, *sources, strict=True):

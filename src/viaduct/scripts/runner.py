@@ -5,7 +5,7 @@
 Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
 the script's own frames. Code of viaduct that is called while the script runs, such as a hook, raises `StopScript` to
 end it cleanly: its `finally` blocks run, and its `atexit` functions when the process ends. A script may catch the
-exception with a bare `except:`; then the hook has to raise it again.
+exception with a bare `except:`; then the next call of a hook has to raise it again.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class ScriptResult:
 
     code: int  # exit code
     stopped: bool = False  # by StopScript
-    failure: str = ""  # the last line of its traceback
+    failure: str = ""  # last line of the traceback if an exception ended it, but not SystemExit
 
 
 def load_script(target: str, arguments: Sequence[str] = (), module: bool = False) -> Script:
-    """Find and compile a script or module; raise BadValue if it does not exist or is not Python."""
+    """Find and compile a script, or the module called `target`; raise BadValue if there is none or it is not Python."""
     return load_module(target, arguments) if module else load_file(Path(target), arguments)
 
 
@@ -71,7 +71,7 @@ def load_file(path: Path, arguments: Sequence[str]) -> Script:
 
 
 def suggest_scripts(path: Path) -> list[str]:
-    """Return a hint that names the scripts in the folder of a missing one."""
+    """Return a hint that names the scripts in the folder of a missing one; [] if it has none."""
     beside = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
     shown = [*beside[:10], "…"] if len(beside) > 10 else beside
     return [f"In {str(path.parent)!r} there are: {', '.join(shown)}."] if beside else []
@@ -93,7 +93,10 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
 
 
 def import_packages(name: str) -> ScriptResult | None:
-    """Import the packages of a module, as `python -m` does first; return the result of the script if that fails."""
+    """Import the packages around a module, and the module if it is a package, as `python -m` does first.
+
+    Return None, or how the script has ended if an import ended it: its `__init__.py` exited or raised an exception.
+    """
     with put_first_on_path(os.getcwd()):
         try:
             if parent := name.rpartition(".")[0]:
@@ -114,7 +117,7 @@ def import_packages(name: str) -> ScriptResult | None:
 
 
 def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Return a module's spec; None if it, or a package around it, cannot be imported."""
+    """Return a module's spec; None if there is no such module, or a package around it cannot be imported."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
@@ -136,7 +139,7 @@ def compile_script(path: Path) -> types.CodeType:
 
 
 def run_script(script: Script) -> ScriptResult:
-    """Run a script until it ends or a hook raises StopScript. An error of the script is printed and returned.
+    """Run a script until it ends or a hook raises StopScript. The traceback of an exception is printed.
 
     A ViaductError, which a hook raises if it cannot continue, is passed on.
     """
@@ -205,7 +208,7 @@ def report_exit(error: SystemExit) -> int:
 
 
 def print_failure(error: Exception) -> str:
-    """Print the traceback without this module's frames; return its last line."""
+    """Print the traceback without this module's frames, and the notebook's cell if it is one; return the last line."""
     trace: Any = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

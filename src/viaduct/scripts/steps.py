@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Base class of observers of a script's steps; define the methods you need. Steps count from 0."""
+    """Base class of observers of a script's steps; define the methods you need. `step` is the number of the step."""
 
     def on_step_begin(self, step: int) -> None:
         """Called when the previous step has ended, and once when the detection starts."""
@@ -44,15 +44,18 @@ class Watcher:
 
 
 class OptimizerSteps:
-    """Context manager that reports steps to a watcher; optimizers for which `is_relevant` returns False are ignored."""
+    """Context manager that reports steps to a watcher, counted from `first_step`.
+
+    Optimizers for which `is_relevant` returns False are ignored.
+    """
 
     def __init__(
         self, watcher: Watcher, first_step: int = 0, is_relevant: Callable[[Optimizer], bool] = lambda optimizer: True
     ) -> None:
         self.watcher, self.step, self.is_relevant = watcher, first_step, is_relevant
         self.primary: Optimizer | None = None
-        self.ended_by_optimizer = False  # the primary optimizer has stepped since the last `advance_by_hand`
-        self.waiting = False  # the primary optimizer has stepped, and others may follow
+        self.ended_by_optimizer = False  # True: the primary optimizer has stepped since the last `advance_by_hand`
+        self.waiting = False  # True: the primary optimizer has stepped, and others may follow in this step
         self._running: list[Optimizer] = []  # optimizers inside their step(), the outermost first
         self._handles: list[RemovableHandle] = []
 
@@ -68,7 +71,7 @@ class OptimizerSteps:
     def __exit__(self, *error: object) -> None:
         for handle in self._handles:
             handle.remove()
-        if self.waiting:  # no other optimizer follows, and no other step begins
+        if self.waiting:  # unlike `advance`: no further step begins
             self.waiting = False
             self.watcher.on_step_end(self.step)
             self.step += 1
@@ -84,13 +87,17 @@ class OptimizerSteps:
         return True
 
     def advance(self) -> None:
+        """End the step and begin the next one."""
         self.waiting = False
         self.watcher.on_step_end(self.step)
         self.step += 1
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
-        """End the step, unless an optimizer has ended one since the last call. A script calls it as `Dump.step()`."""
+        """End the step, unless the primary optimizer has ended one since the last call.
+
+        For steps that the script marks itself (`Dump.step()`), whether it has an optimizer or not.
+        """
         by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
         if self.waiting or not by_optimizer:
             self.advance()

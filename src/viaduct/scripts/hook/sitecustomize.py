@@ -11,7 +11,7 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# Modules whose `join` is called, by the environment variable that holds the path of the Python to take part.
+# Modules whose `join` is called, by the environment variable that holds the path of the Python executable to take part.
 _JOINED = {
     "VIADUCT_REHEARSAL_PYTHON": "viaduct.rehearsal.grandchild",
     "VIADUCT_PROFILE_PYTHON": "viaduct.profiling.worker",
