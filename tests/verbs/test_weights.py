@@ -229,6 +229,8 @@ def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viad
     answer = viaduct("export", run, "--format", "safetensors", "--ema", "--out", tmp_path / "own.safetensors")
     assert answer.code == 0
     assert torch.equal(load_file(tmp_path / "own.safetensors")["head.bias"], weights["head.bias"] + 1)
+    plain = tmp_path / "own.safetensors"
+    check_refusal(viaduct("export", plain, "--ema", "--out", tmp_path / "x"), "no averages beside them")
     older = run / "checkpoints" / "step-10"
     check_refusal(viaduct("export", older, "--ema", "--out", tmp_path / "x"), "holds no averaged weights")
 

@@ -135,6 +135,9 @@ def test_weights_of_another_network_are_not_exported(tmp_path: Path) -> None:
     file = write(tmp_path / "w.safetensors", "resnet32_cifar", random_weights("resnet20_cifar"))
     with pytest.raises(BadData, match="does not hold resnet32_cifar with 5 classes"):
         export(file, tmp_path / "model.ckpt")
+    own = write(tmp_path / "own.safetensors", "resnet20_cifar", random_weights("resnet20_cifar"))
+    with open_weights(own) as stored, pytest.raises(BadData, match="does not hold resnet32_cifar with 5 classes"):
+        export_safetensors(stored, tmp_path / "out.safetensors", model="resnet32_cifar")
     book = write(tmp_path / "b.safetensors", "resnet20_cifar", random_weights("resnet20_cifar"))
     with pytest.raises(BadValue, match=r"no layout .a. in TensorFlow"):
         export(book, tmp_path / "model.ckpt", layout="a")

@@ -1,7 +1,7 @@
 """Weights in files: TensorFlow and MindSpore checkpoints (without these packages), PyTorch and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
-    imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
+    imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")     copies the values into the network
 
 bundle.py and table.py read and write TensorFlow's format, mindspore.py MindSpore's; checkpoint.py is their interface.
 stored.py opens weights of any kind. names.py and mindspore_names.py have the names that other frameworks use;

@@ -5,8 +5,8 @@
     write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
 
 PREFIX.index is a table (table.py) from names to protobuf messages with the fields 1 dtype, 2 shape, 3 shard, 4 offset,
-5 size, 6 masked CRC-32C of the values, 7 slices. PREFIX.data-0000i-of-0000n has the values, raw and little-endian.
-Opening a checkpoint reads only the index; values are read one variable at a time.
+5 size, 6 masked CRC-32C of the values, 7 slices. PREFIX.data-0000i-of-0000n, of which each file is a shard, has the
+values, raw and little-endian. Opening a checkpoint reads only the index; values are read one variable at a time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from viaduct.models.links import Link
     from viaduct.weights.recognise import Guess
 
-MAX_INDEX_BYTES = 16 << 20  # the index of AmoebaNet's 1,700 variables has 90,000 bytes
+# Limits above which an index is refused. That of AmoebaNet's 1,700 variables has 90,000 bytes.
+MAX_INDEX_BYTES = 16 << 20
 MAX_VARIABLES = 100_000
 MAX_AXES = 254  # TensorFlow's own limit
 VERSION = 1  # of the format
@@ -80,16 +81,17 @@ class Variable:
     shard: int  # number of the data file
     offset: int  # in the data file, in bytes
     size: int  # bytes
-    checksum: int  # of the values
-    sliced: bool = False  # True for a partitioned variable, whose values have other names
+    checksum: int  # masked CRC-32C of the values
+    sliced: bool = False  # True for a partitioned variable, whose values are in entries of its slices
 
     @property
     def count(self) -> int:
+        """Number of values."""
         return math.prod(self.shape)
 
 
 class Bundle(ForeignCheckpoint):
-    """TensorFlow checkpoint opened for reading."""
+    """TensorFlow checkpoint opened for reading; `path` is its folder, its prefix, or one of its files."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = find_prefix(Path(path))
@@ -218,14 +220,14 @@ def name_dtype(number: int) -> str:
 
 
 def read_header(value: memoryview) -> int:
-    """Return the number of shards; raise `BadData` for a big-endian checkpoint."""
+    """Return the number of shards; raise `BadData` for a checkpoint that this reader cannot read."""
     shards = endianness = oldest_reader = 0
     for number, wire, begin, end in iterate_fields(value, 0, len(value)):
         if (number, wire) == (1, VARINT):
             shards = read_varint(value, begin, end)[0]
         elif (number, wire) == (2, VARINT):
             endianness = read_varint(value, begin, end)[0]
-        elif (number, wire) == (3, BYTES):  # VersionDef
+        elif (number, wire) == (3, BYTES):  # VersionDef; field 2 is min_consumer
             oldest_reader = read_number(value[begin:end], 2)
     if endianness:
         raise BadData("its values are big-endian.", "Save the checkpoint again on a little-endian machine.")
@@ -278,7 +280,7 @@ def read_shape(message: memoryview) -> tuple[int, ...]:
 
 
 def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
-    """Write a checkpoint of one shard, and record it in the folder's `checkpoint` file; return its prefix."""
+    """Write a checkpoint of one shard, record it as the latest in the file `checkpoint`, and return its prefix."""
     prefix = Path(path)
     for name, tensor in tensors.items():
         if dtype_of(tensor) not in NUMBERS:

@@ -36,7 +36,7 @@ AnyCheckpoint = TypeVar("AnyCheckpoint", bound="ForeignCheckpoint")
 
 
 class ForeignCheckpoint(ABC):
-    """Weights under the names of another framework, opened for reading."""
+    """Weights under the names of TensorFlow or MindSpore, opened for reading."""
 
     step_names: ClassVar[tuple[str, ...]] = ("global_step",)  # variables that may hold the training step
 
@@ -65,7 +65,7 @@ class ForeignCheckpoint(ABC):
         """Read the bytes of a variable, without importing torch; a wrong checksum raises `BadData`."""
 
     def read_integer(self, name: str) -> int | None:
-        """Return the value of an integer variable with one value, such as global_step; None for other variables."""
+        """Return the value of an integer variable with one value, such as global_step; None if `name` is none such."""
         entry = self.entries.get(name)
         if entry is None or math.prod(entry.shape) != 1 or entry.dtype not in ("int32", "int64"):
             return None
@@ -73,7 +73,7 @@ class ForeignCheckpoint(ABC):
 
     @property
     def step(self) -> int | None:
-        """Training step at which the checkpoint was saved; None if unknown."""
+        """Training step at which the checkpoint was saved, the largest if it has several; None if it has none."""
         return max((step for name in self.step_names if (step := self.read_integer(name)) is not None), default=None)
 
     @abstractmethod
@@ -89,7 +89,7 @@ class ForeignCheckpoint(ABC):
         """Return the networks that the names and shapes fit best."""
 
     def describe_differences(self, model: nn.Module, layout: str) -> list[str]:
-        """Return notes on what the network computes differently from the one that the checkpoint was made for."""
+        """Return notes on what the network computes differently from the layout's reference; [] if nothing is known."""
         return []
 
 
@@ -120,7 +120,7 @@ def as_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 @contextmanager
 def explain_write_errors(path: Path, noun: str = "") -> Iterator[None]:
-    """Create the folder of a file; within the `with` block, turn file system errors into `DiskFull`.
+    """Create the folder of a file; within the `with` block, turn any file system error into `DiskFull` with its reason.
 
     `noun`, such as "the checkpoint ", stands before the path in the message.
     """

@@ -1,8 +1,8 @@
 """Conversion of TensorFlow and MindSpore checkpoints to safetensors, and of viaduct's weights to all three formats.
 
-The metadata of a safetensors file are model, classes, global_step, source and, for AmoebaNet, the network's options.
-Optimizer slots are written to a second file, NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first
-file can be passed to `load_state_dict`.
+The metadata of a safetensors file are model, classes, global_step and source; options of the network's constructor and
+global_batch, precision or ema are added if they are known. Optimizer slots are written to a second file,
+NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first file can be passed to `load_state_dict`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MAX_STEP = (1 << 31) - 1  # MindSpore stores the step as int32
 class Converted:
     """Result of a conversion."""
 
-    model: str
+    model: str  # name of the network
     classes: int
-    tensor_count: int
+    tensor_count: int  # in the written file; slots do not count
     recognised: bool  # True if the network was found by names and shapes
     imported: Imported | None = None  # result of an import
     step: int | None = None  # of an export: training step of the weights
@@ -77,7 +77,10 @@ def import_file(
 
 
 def choose_network(model: str, classes: int, checkpoint: ForeignCheckpoint) -> Guess:
-    """Return the requested network and number of classes, or those that the checkpoint implies."""
+    """Return the requested network and number of classes, or those that the checkpoint implies.
+
+    A requested network is not compared with the checkpoint here.
+    """
     guesses = checkpoint.guess_networks()
     if not model:
         if not guesses or not guesses[0].is_complete:
@@ -93,14 +96,14 @@ def choose_network(model: str, classes: int, checkpoint: ForeignCheckpoint) -> G
 
 
 def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Add num_batches_tracked for each batch norm; other frameworks and old files do not have it."""
+    """Add num_batches_tracked, 0, for each batch norm without it; other frameworks and old files do not have it."""
     counters = [name for name in network.state_dict() if not recognise.is_weight(name) and name not in tensors]
     needed = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in tensors]
     return {**tensors, **{name: torch.tensor(0) for name in needed}}
 
 
 def build_metadata(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
-    """Return the metadata of a safetensors file."""
+    """Return the metadata of a safetensors file; facts that are None or False are left out."""
     facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
     strings = {name: str(value) for name, value in facts.items() if value not in (None, False)}
     if guess.options:
@@ -122,8 +125,13 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 
 
 def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Converted:
-    """Write weights as one safetensors file with the network's own names."""
+    """Write all tensors as one safetensors file under their names.
+
+    They are compared with the network if `model` names it; otherwise it is the one that the file states or fits.
+    """
     guess = identify_network(stored, model)
+    if model:
+        refuse_another_network(build_network(guess, stored.path), stored, guess)
     tensors = {name: stored.read(name) for name in stored.tensor_infos}
     write_safetensors(
         out, tensors, build_metadata(guess, stored.metadata.step, str(stored.path), **stored.metadata.training)
@@ -134,7 +142,10 @@ def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Con
 def export_tf_checkpoint(
     stored: StoredWeights, prefix: Path, *, model: str = "", layout: str = "", averages: StoredWeights | None = None
 ) -> Converted:
-    """Write weights under the reference's names, for TensorFlow's Saver; `averages` become its moving averages."""
+    """Write weights under the names of the reference implementation, for TensorFlow's Saver.
+
+    `averages` are written as the moving averages of the same variables.
+    """
     guess = identify_network(stored, model)
     network = build_network(guess, stored.path)
     links = select_links(network, layout, guess.model)
@@ -171,7 +182,10 @@ def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layou
 
 
 def identify_network(stored: StoredWeights, model: str) -> Guess:
-    """Return the network named by `model` or by the file, or the only one that fits the tensors."""
+    """Return the network named by `model` or by the file, or the only one that fits the tensors.
+
+    A named network is not compared with the tensors here.
+    """
     name, options = model or stored.metadata.model, tuple(stored.metadata.options.items())
     if name and sources.is_foreign(name) and stored.metadata.classes:
         return Guess(name, stored.metadata.classes, 1.0, options=options)
@@ -227,7 +241,7 @@ def refuse_another_network(network: nn.Module, stored: StoredWeights, guess: Gue
 
 
 def convert_tensors(stored: StoredWeights, links: list[Link]) -> dict[str, Tensor]:
-    """Return weights under the reference's names and in its order of axes."""
+    """Return weights, as float32, under the links' names of variables and in that framework's order of axes."""
     variables: dict[str, Tensor] = {}
     for link in links:
         variables |= zip(link.variables, link.to_tf(stored.read(link.tensor).float()), strict=True)
@@ -241,5 +255,6 @@ def parse_step(prefix: Path) -> int:
 
 
 def refuse_overwriting(out: Path, force: bool) -> None:
+    """Raise BadValue if there is a file or a TensorFlow checkpoint at `out`, unless `force` is given."""
     if not force and (out.exists() or has_index(out)):
         raise BadValue(f"{out} is there already.", "Give another --out, or --force to replace it.")

@@ -19,11 +19,14 @@ from typing import Any
 Shape = tuple[int, ...]
 FILE = Path(__file__).with_suffix(".json")
 TENSORFLOW, TORCH = "tensorflow", "torch"
-MINDSPORE_HEADS = ("end_point.bias", "classifier.bias", "head.bias")
+MINDSPORE_HEADS = ("end_point.bias", "classifier.bias", "head.bias")  # in the layouts of mindspore_names.py
 
 
 def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str, int]]:
-    """Return the networks that match exactly, with their number of classes; MindSpore's names have no digests."""
+    """Return the networks that match exactly, with their number of classes; for MindSpore's names always none.
+
+    `kind` is that of `StoredWeights`; of all kinds that are not checkpoints, tensors have PyTorch's names.
+    """
     if kind == "MindSpore checkpoint":
         return []
     tensorflow = kind == "TensorFlow checkpoint"
@@ -39,7 +42,7 @@ def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str,
 
 
 def has_known_names(kind: str, shapes: Mapping[str, Shape]) -> bool:
-    """Return True if some names are those of a viaduct network, so that a comparison with all networks may find it."""
+    """Return True if a name is one that viaduct's networks have, so that a comparison with all of them may find one."""
     if kind == "TensorFlow checkpoint":
         return any(name.startswith(tuple(load_fingerprints()["scopes"])) for name in shapes)
     if kind == "MindSpore checkpoint":

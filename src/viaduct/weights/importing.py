@@ -2,10 +2,10 @@
 
     imported = import_tf_checkpoint(model, "dir/model.ckpt-601000")
     imported.mapped["resnet_model/dense/kernel"]     "head.weight"
-    imported.skipped                                 variables that the network lacks: slots, global_step, averages …
+    imported.skipped                                 variables that were not used: slots, global_step, averages …
 
-Names and shapes are compared before any value is read, and all values are read before any is copied. An auxiliary head,
-which only training needs, may be missing from the checkpoint. The network's then keeps its values, and `imported.notes`
+Names and shapes are compared before any weight is read, and all are read before any is copied. An auxiliary head, which
+only training needs, may be missing from the checkpoint. That of the network then keeps its values, and `imported.notes`
 says so; with `require_aux` this is an error.
 """
 
@@ -37,10 +37,10 @@ class Imported:
     """Result of an import."""
 
     mapped: dict[str, str]  # name in the file -> parameter or buffer of the network
-    skipped: list[str]  # names in the file that the network does not have
-    global_step: int | None
-    notes: list[str] = field(default_factory=list)
-    slots: Slots = field(default_factory=dict)  # if requested
+    skipped: list[str]  # names in the file that were not used for a parameter or buffer
+    global_step: int | None  # None: the file does not have it
+    notes: list[str] = field(default_factory=list)  # for the user
+    slots: Slots = field(default_factory=dict)  # empty unless requested
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def import_tf_checkpoint(
     """Copy a checkpoint's values into a network; if a variable is missing or misshaped, raise and change nothing.
 
     `prefix` may also be the checkpoint's folder or index file. `ema` selects the exponential moving averages of the
-    weights; `slots` also returns the optimizer's state.
+    weights; `slots` also returns the optimizer's state, as far as the checkpoint has it.
     """
     if not isinstance(model, nn.Module):
         raise BadValue(f"the network is {model!r}; it must be a module, such as models.build('resnet50_v1').")
@@ -81,7 +81,10 @@ def read_values(
     require_aux: bool = False,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
-    """Read the values of all parameters and buffers for which `wanted` is True; raise `BadData` if one does not fit."""
+    """Read the values of all parameters and buffers for whose names `wanted` is True.
+
+    Raise `BadData` if one is missing or misshaped. The options are those of `import_tf_checkpoint`.
+    """
     layout, links = choose_layout(model, checkpoint)
     links = [link for link in links if wanted(link.tensor)]
     notes = checkpoint.describe_differences(model, layout)
@@ -112,8 +115,8 @@ def find_missing(links: list[Link], entries: Collection[str]) -> list[str]:
     return [source for link in links for source in link.variables if source not in entries]
 
 
-def is_auxiliary(target: str) -> bool:
-    return target.startswith("aux.")
+def is_auxiliary(tensor: str) -> bool:
+    return tensor.startswith("aux.")
 
 
 def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
@@ -123,7 +126,7 @@ def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
 
 
 def link_averages(links: list[Link], checkpoint: ForeignCheckpoint) -> list[Link]:
-    """Return links to the moving averages; some checkpoints also have averages of the batch norm statistics."""
+    """Return links to the moving averages of trained tensors and, if there are any, of batch norm statistics."""
     has_statistics = any(not link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links)
     if not any(link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links):
         raise BadData(
@@ -208,6 +211,7 @@ def read_slots(links: list[Link], checkpoint: ForeignCheckpoint) -> Slots:
 
 
 def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: ForeignCheckpoint) -> None:
+    """Raise `BadData` if a slot has another shape than its variable."""
     for name, variable in zip(names, variables, strict=True):
         shape = checkpoint.entries[name].shape
         if variable in checkpoint and shape != checkpoint.entries[variable].shape:

@@ -35,7 +35,7 @@ def is_tf_checkpoint(path: Path) -> bool:
 
 
 def find_prefix(path: Path) -> Path:
-    """Return the prefix of a checkpoint, given its folder, the prefix, or one of its files."""
+    """Return the prefix of a checkpoint, given its folder, the prefix, or one of its files; raise `BadData` if none."""
     if path.is_dir():
         return find_prefix_in(path)
     prefix = path.with_name(ENDINGS.sub("", path.name)) if path.name else path
@@ -49,7 +49,7 @@ def find_prefix(path: Path) -> Path:
 
 
 def explain_nothing_at(path: Path, message: str) -> BadData:
-    """Return the error for a path without a file; `message` is replaced if the path's ending says more."""
+    """Return the error for a path without a file; for some endings a message about these replaces `message`."""
     if path.suffix in FILE_ENDINGS:
         message = f"there is no file {path}."
     elif path.suffix == ".ckpt":
@@ -58,7 +58,7 @@ def explain_nothing_at(path: Path, message: str) -> BadData:
 
 
 def suggest_instead(file: Path) -> tuple[str, ...]:
-    """Return a hint about a file that is not part of a V2 checkpoint."""
+    """Return a hint about a file that is not part of a V2 checkpoint; empty if there is none."""
     start, end = read_ends(file)
     if end == MAGIC:
         return ("It is a V1 checkpoint, a single file, which cannot be read; TensorFlow's Saver writes V2.",)

@@ -9,8 +9,8 @@ A file is one protobuf message, without a magic number:
     Checkpoint { 1 (repeated): Value { 1: name, 2: Tensor { 1 (repeated): dims, 2: type, 3: content } | 3: map } }
 
 `content` is raw and little-endian. A parameter above 512 MB is split into consecutive values with the same name and the
-full shape. `save_checkpoint(crc_check=True)` appends "crc_num" and ten bytes with the CRC-32 of all bytes before. The
-file is memory-mapped; opening it reads only names and shapes.
+full shape. `save_checkpoint(crc_check=True)` appends "crc_num" and ten bytes with the CRC-32 of all bytes before these.
+The file is memory-mapped; opening it reads only names, types and shapes.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from viaduct.weights.recognise import Guess
 
 SLICE_BYTES = 512 << 20  # of a parameter in one value, as in MindSpore
+# Limits above which a file is taken for damaged.
 MAX_PARAMETERS = 100_000
 MAX_AXES = 254  # as in TensorFlow
 MAX_NAME_BYTES = 4096
@@ -72,10 +73,12 @@ class Parameter:
 
     @property
     def count(self) -> int:
+        """Number of values."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
+        """Size of the content in bytes."""
         return sum(end - begin for begin, end in self.spans)
 
 
@@ -104,7 +107,7 @@ class MindsporeNames(ForeignCheckpoint):
 
 
 class MindsporeFile(MindsporeNames):
-    """MindSpore checkpoint opened for reading; the first read verifies the file's checksum, if it has one."""
+    """MindSpore checkpoint opened for reading; the first read of values verifies the file's checksum, if it has one."""
 
     def __init__(self, path: Path | str) -> None:
         self.prefix = Path(path)
@@ -161,7 +164,7 @@ class MindsporeFile(MindsporeNames):
             self.entries[name] = self._check_size(name, parameter)
 
     def _read_value(self, position: int, end: int) -> tuple[str, Parameter, int]:
-        """Return the name and the `Parameter` of a value, and the position of the next value."""
+        """Return name and `Parameter` of the Value message at a position, and the position of the next one."""
         data, begin = self._data, position
         try:
             number, wire, position = read_tag(data, position, end)
@@ -183,7 +186,7 @@ class MindsporeFile(MindsporeNames):
         return name, parameter, stop
 
     def _join(self, name: str, first: Parameter, more: Parameter) -> Parameter:
-        """Join two parts of a large parameter."""
+        """Return the parameter with the content of both parts, which are consecutive values of the same name."""
         if (first.dtype, first.shape) != (more.dtype, more.shape):
             raise self._make_damage_error(f"{escape_controls(name)} is there twice, with different shapes or types")
         return replace(first, spans=first.spans + more.spans)
@@ -267,7 +270,7 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
 
 
 def is_mindspore_file(path: Path) -> bool:
-    """Return True if a file begins as a MindSpore checkpoint does, encrypted or not."""
+    """Return True if a file begins as a MindSpore checkpoint does, encrypted or not; False if it cannot be read."""
     try:
         with path.open("rb") as file:
             start = memoryview(file.read(MAX_NAME_BYTES + 64))

@@ -2,11 +2,11 @@
 
     zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
             epsilon of 1e-4, as `resnet50_book` does.
-    mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with 1e-5.
+    mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with an epsilon of 1e-5.
     own     the network's own names, except that a batch norm has gamma, beta, moving_mean and moving_variance; used
             for all other networks.
 
-Names and shapes do not show padding and epsilon, so weights also fit networks with other ones; `describe_differences`
+Names and shapes do not show padding and epsilon, so weights also fit networks that have others; `describe_differences`
 reports this.
 """
 
@@ -54,7 +54,7 @@ def list_wrapped_layouts(model: nn.Module, names: Collection[str]) -> dict[str, 
 def has_reference(model: nn.Module) -> bool:
     """Return True for a network that the zoo and MindCV have: a ResNet of bottlenecks, grouped or not, with a 7x7 stem.
 
-    torchvision has the same ones of viaduct's networks.
+    These are the networks of viaduct that torchvision has with a third convolution in a block.
     """
     return "layer1.0.conv3.weight" in torchvision_names(model).values()
 
@@ -89,7 +89,7 @@ def describe_differences(model: nn.Module, layout: str) -> list[str]:
     differences = []
     if find_strided_padding(model) != {pads_same}:
         theirs = "pad SAME" if pads_same else "pad kernel // 2 on every side"
-        differences.append(f"strided convolutions {theirs} there, and otherwise here")
+        differences.append(f"strided convolutions {theirs} there, but not all of them here")
     differences += [
         f"batch norms have an epsilon of {epsilon:g} there, {e:g} here" for e in list_epsilons(model) - {epsilon}
     ]
@@ -105,7 +105,7 @@ def find_strided_padding(model: nn.Module) -> set[bool]:
 
 
 def choose_export_layout(model: nn.Module) -> Layout:
-    """Return "zoo" or "mindcv", whichever pads as the network does; "own" if neither has the network."""
+    """Return "zoo" if the network pads SAME as that does, otherwise "mindcv"; "own" if neither has the network."""
     if not has_reference(model):
         return "own"
-    return "zoo" if not describe_differences(model, "zoo") or find_strided_padding(model) == {True} else "mindcv"
+    return "zoo" if find_strided_padding(model) == {True} else "mindcv"

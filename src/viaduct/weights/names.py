@@ -17,13 +17,13 @@ from viaduct.weights import mindspore_names
 
 
 def list_name_maps() -> list[TensorflowNames]:
-    """Return the name maps of all families, each once."""
+    """Return the TensorFlow name maps of all families, each once."""
     maps = (family.tensorflow for family in models.families().values())
     return list({names.scope: names for names in maps if names is not None}.values())
 
 
 def find_names(model: nn.Module) -> TensorflowNames | None:
-    """Return the name map of a network; None if it has no TensorFlow reference."""
+    """Return the TensorFlow name map of a network; None if it has no reference in TensorFlow."""
     return next((names for names in list_name_maps() if names.apply_to(model)), None)
 
 

@@ -23,17 +23,17 @@ MIN_SHARE = 0.5  # of a network's tensors that must match in a guess
 
 @dataclass(frozen=True)
 class Guess:
-    """Network that a file may hold, and the share of its tensors that match (1: all)."""
+    """Network that a file may hold, and the share of the network's tensors that match (1: all)."""
 
     model: str
     classes: int
     share: float
-    layout: str = ""  # naming scheme of the file; a network may have several
+    layout: str = ""  # naming scheme of the file; empty for PyTorch's names, and if the network has only one
     options: Options = ()  # of the network's constructor
 
     @property
     def is_complete(self) -> bool:
-        """True if all of the network's tensors match; several networks may."""
+        """True if all of the network's tensors match; this can be so of several networks for one file."""
         return self.share == 1
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def recognise_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
 
 
 def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
-    """Yield a guess for each layout of one network whose classifier is in the checkpoint."""
+    """Yield a guess for each layout (naming scheme) of a network under which its classifier is in the checkpoint."""
     model = build_on_meta(name, 1, options)
     for layout, links in list_tf_layouts(model).items():
         heads = {link.tensor: link.variables[0] for link in links if is_head(link.tensor)}
@@ -68,8 +68,8 @@ def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> 
 def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     """Return the networks whose MindSpore parameters fit these names and shapes best.
 
-    If some of them compute the same as the reference of the layout (MindSpore's model zoo, MindCV), only these are
-    returned; names and shapes do not show padding and epsilon.
+    Names and shapes do not show padding and epsilon. If some of these networks have the same padding and epsilon as the
+    layout's reference (MindSpore's model zoo, MindCV), only these networks are returned.
     """
     guesses: list[Guess] = []
     faithful: set[Guess] = set()
@@ -153,7 +153,7 @@ def build_on_meta(name: str, classes: int, options: Options = ()) -> nn.Module:
 
 
 def list_networks(names: TensorflowNames) -> list[str]:
-    """Return the networks of a name map."""
+    """Return the names of the networks that a name map applies to."""
     variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
     return [name for name in variants if names.apply_to(build_on_meta(name, 1))]
 

@@ -1,4 +1,4 @@
-"""Weights of any supported kind: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
+"""Weights of any supported kind: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run's folder.
 
     with open_weights("runs/try1") as stored:
         stored.tensor_infos["head.weight"], stored.read("head.weight"), stored.metadata.step
@@ -49,8 +49,8 @@ class TensorInfo(NamedTuple):
     """Shape, dtype and size of a tensor, from the header."""
 
     shape: tuple[int, ...]
-    dtype: str
-    values: int
+    dtype: str  # torch's name, such as float32; that of the format if torch has no such type
+    values: int  # number of values
     size: int  # bytes
 
 
@@ -104,9 +104,10 @@ class StoredWeights:
 
 @contextmanager
 def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
-    """Open weights of any kind; raise `BadData` or `BadRun` if there are none.
+    """Open weights of any kind; raise `BadData` or `BadRun` if there are none or they are damaged.
 
-    `ema` selects the averaged weights of a run or a PyTorch file; it has no effect on other kinds.
+    `ema` selects the averaged weights of a run or a PyTorch file, and is ignored for other kinds: the caller has to
+    select them among a TensorFlow checkpoint's variables, and a safetensors file has only one set of weights.
     """
     is_other_file = path.is_file() and not is_tf_checkpoint(path)
     warnings: tuple[str, ...] = ()
@@ -155,7 +156,7 @@ def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dic
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[ForeignCheckpoint]:
-    """Open a TensorFlow checkpoint, or weights with MindSpore's names."""
+    """Open a TensorFlow checkpoint, or weights with MindSpore's names; raise `BadData` for others."""
     has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
@@ -167,7 +168,7 @@ def open_foreign(path: Path) -> Iterator[ForeignCheckpoint]:
 
 
 def has_torch_names(path: Path) -> bool:
-    """Return True for a file of torch.save, and for a safetensors file without MindSpore's names."""
+    """Return True for a file of torch.save, by suffix or first bytes, and for safetensors without MindSpore's names."""
     if not path.is_file() or is_tf_checkpoint(path) or is_mindspore_file(path):
         return False
     if path.suffix != ".safetensors":
@@ -296,7 +297,7 @@ def parse_number(text: str | None) -> int | None:
 
 
 def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder of a run's newest intact checkpoint, and a warning for each newer one, which is damaged.
+    """Return the folder of a run's newest checkpoint with undamaged weights, and a warning for each newer one.
 
     Without checkpoints, but with a final model, the folder is the run itself.
     """
@@ -331,14 +332,17 @@ def find_damage(folder: Path) -> str | None:
 
 
 def choose_file(folder: Path, ema: bool) -> Path:
-    """Return the path of a checkpoint's weights or averaged weights."""
+    """Return the path of a checkpoint's weights or averaged weights; raise `BadRun` if it has no averages."""
     if ema and not (folder / EMA).is_file():
         raise BadRun(f"{folder} holds no averaged weights: its recipe has no ema.", "Leave out --ema.")
     return folder / (EMA if ema else MODEL)
 
 
 def read_run_facts(folder: Path) -> Metadata:
-    """Read the metadata in a run's recipe and summary, and in the checkpoint's manifest."""
+    """Read the metadata of weights in a folder: of a checkpoint in a run, or of the run, whose last weights are meant.
+
+    They are in the run's recipe and summary, and in the checkpoint's manifest.
+    """
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
     recipe = get_object(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}

@@ -38,7 +38,7 @@ Entry = tuple[bytes, memoryview]  # key and value
 
 
 def read_table(data: bytes) -> Iterator[Entry]:
-    """Yield every key and value in order; raise `BadData` for any damage."""
+    """Yield every key and value in order; raise `BadData` for damage. The meta-index block is not read."""
     view = memoryview(data)
     budget = MAX_EXPANSION * len(data)  # bytes that the remaining keys may have
     previous, end = None, 0  # the previous key, and the end of the previous block

@@ -22,16 +22,16 @@ TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".tar")
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of torch.save's files
 PICKLE = b"\x80"  # first byte of every pickle of protocol 2 or later, such as LEGACY
 COPY_AGAIN = "Copy or download it again."
-# Usual keys in checkpoints: of the network's state dict, of averaged weights, and of the training step.
+# Usual keys in checkpoints: of the network's state dict, of averaged weights, of the training step; the first is used.
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
 WRAPPERS = ("module.", "_orig_mod.")
-MAX_NESTING = 3  # of dicts within dicts, and of wrappers around a network
+MAX_NESTING = 3  # of dicts around a state dict, and of wrappers around a network
 
 
 def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], int | None]:
-    """Return the tensors of a file by name, and its training step if known; `ema` selects the averaged weights."""
+    """Return the tensors of a file by name, and its training step or None; `ema` selects the averaged weights."""
     content = load_plain(path)
     tensors = find_state(content, AVERAGES if ema else HOLDERS)
     if not tensors and ema and find_state(content, HOLDERS):
@@ -54,7 +54,7 @@ def find_averages(path: Path) -> str:
 
 
 def is_torch_file(path: Path) -> bool:
-    """Return True if a file begins as torch.save's files do."""
+    """Return True if a file begins as torch.save's files do; other ZIP files do so, too."""
     try:
         with path.open("rb") as file:
             return file.read(len(LEGACY)).startswith((ZIP, LEGACY))
@@ -63,7 +63,7 @@ def is_torch_file(path: Path) -> bool:
 
 
 def load_plain(path: Path) -> Any:
-    """Load a file without executing code in it; raise `BadData` if it holds more than tensors and plain values."""
+    """Load a file without executing code in it; raise `BadData` if it is damaged or holds more than plain values."""
     import torch
 
     try:
@@ -115,7 +115,7 @@ def find_state(content: Any, keys: tuple[str, ...], depth: int = 0) -> dict[str,
 
 
 def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the wrappers' prefixes if all names have them."""
+    """Remove a wrapper's prefix, and those of wrappers inside it, if all names have it."""
     for wrapper in WRAPPERS * MAX_NESTING:
         if all(name.startswith(wrapper) for name in tensors):
             tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}

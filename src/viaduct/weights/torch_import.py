@@ -1,4 +1,4 @@
-"""Conversion of PyTorch state dicts and foreign safetensors files to viaduct's safetensors files, and back.
+"""Conversion of PyTorch state dicts, and of safetensors files with other names, to viaduct's safetensors, and back.
 
 The network is given by name (`torchvision:resnet50`, `timm:NAME`, `resnet50_v15`); viaduct's own are also found by the
 names and shapes of tensors. If a tensor is missing or misshaped, nothing is written.
@@ -35,20 +35,20 @@ from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
 
-MIN_SHARE = 0.5  # of a network's tensors that must fit before a file's tensors are renamed
-LIKELY_SHARE = 0.9  # of a network's tensors that must fit before a message mentions it
+MIN_SHARE = 0.5  # at least this share of a network's tensors must fit before a file's tensors are renamed
+LIKELY_SHARE = 0.9  # more than this share of a network's tensors must fit before a message mentions it
 
 
 @dataclass(frozen=True)
 class NetworkMatch:
-    """Network of a file, and the match of the tensors."""
+    """Network that a file may be of, and the match of their tensors."""
 
     guess: Guess
     match: Match
 
 
 def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False) -> Converted:
-    """Write the weights of a PyTorch file as a safetensors file with the network's own names."""
+    """Write the weights of a PyTorch or safetensors file as a safetensors file with the network's own names."""
     with open_weights(source, ema=ema) as stored:
         if ema and stored.kind == "safetensors file":
             raise BadValue(f"{source} has no averaged weights.", "Leave out --ema.")
@@ -73,7 +73,7 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
 def find_network(stored: StoredWeights, model: str, classes: int) -> NetworkMatch:
     """Match the requested network, which may fit in part, or find the only network that fits completely.
 
-    If several networks fit completely, those with the most tensors are considered.
+    If several networks fit completely, only those with the most tensors are considered.
     """
     if model:
         return match_network(stored, model, classes)
@@ -97,7 +97,7 @@ def find_network(stored: StoredWeights, model: str, classes: int) -> NetworkMatc
 
 
 def match_network(stored: StoredWeights, model: str, classes: int) -> NetworkMatch:
-    """Match a file to a network with the file's number of classes."""
+    """Match a file to a network with this number of classes; 0: with that of the file."""
     count = classes or count_classes(stored, model)
     network = build_without_weights(model, count)
     return NetworkMatch(Guess(model, count, 1.0), match_tensors(network, stored.shapes))
@@ -141,7 +141,7 @@ def describe_likely_network(stored: StoredWeights, requested: str) -> list[str]:
 
 
 def rename_stored(stored: StoredWeights, network: nn.Module) -> StoredWeights:
-    """Return weights under the network's own names if the file has torchvision's names or a prefix.
+    """Return weights under the network's own names if the file has torchvision's names or a prefix, else unchanged.
 
     Tensors of another shape, such as a classifier for other classes, are renamed, too.
     """
@@ -177,7 +177,7 @@ def export_torch_file(stored: StoredWeights, out: Path, *, model: str = "", to: 
 
 
 def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:
-    """Return the name of each tensor in the file, and notes for the user."""
+    """Return the name in the file of each tensor that is to be written, and notes for the user."""
     own_names = {name: name for name in network.state_dict()}
     if to == "pytorch" or guess.model.startswith("torchvision:"):
         return own_names, []

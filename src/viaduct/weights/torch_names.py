@@ -1,8 +1,8 @@
 """Matching of the tensors in PyTorch files with a network, by name and shape.
 
-    match = match_tensors(network, stored.shapes)
+    match = match_tensors(network, {"conv1.weight": (64, 3, 7, 7), …})     names and shapes in the file
     match.names_in_file["stem.conv.weight"]      "conv1.weight"
-    match.report()                         lines with the numbers of matching and other tensors
+    match.report()                               lines with the numbers of matching and other tensors
 
 A file may have the network's own names or torchvision's, with one of PREFIXES. The names with the most matches are
 used; tensors are never matched by shape alone.
@@ -35,7 +35,7 @@ class Match:
     missing: tuple[str, ...]  # names that the file lacks
     misshaped: tuple[str, ...]  # descriptions of tensors with different shapes
     unused: tuple[str, ...]  # names in the file that the network does not have
-    misshaped_names_in_file: dict[str, str] = field(default_factory=dict)  # as `sources`, for the misshaped tensors
+    misshaped_names_in_file: dict[str, str] = field(default_factory=dict)  # as `names_in_file`, of misshaped tensors
 
     @property
     def is_complete(self) -> bool:
@@ -44,7 +44,7 @@ class Match:
 
     @property
     def share(self) -> float:
-        """Share of the network's tensors that fit."""
+        """Share of the network's tensors that fit; missing batch counters are left out."""
         total = len(self.names_in_file) + len(self.missing) + len(self.misshaped)
         return len(self.names_in_file) / total if total else 0.0
 
@@ -75,8 +75,11 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
 def match_names(
     naming: str, names: Mapping[str, str], shapes: Mapping[str, Shape], found: Mapping[str, Shape], prefix: str
 ) -> Match:
-    """Match the tensors named in `names` with those found, with a prefix; missing batch counters are ignored."""
-    sources, missing, misshaped, misshaped_names_in_file = {}, [], [], {}
+    """Match a network with the tensors found in a file, under `prefix` and `names` (by the network's tensor).
+
+    Missing batch counters are ignored.
+    """
+    names_in_file, missing, misshaped, misshaped_names_in_file = {}, [], [], {}
     for target, name in names.items():
         source = prefix + name
         if source not in found:
@@ -86,10 +89,10 @@ def match_names(
             misshaped.append(f"{source} is {found[source]}, here {shapes[target]}")
             misshaped_names_in_file[target] = source
         else:
-            sources[target] = source
+            names_in_file[target] = source
     expected = {prefix + name for name in names.values()}
     unused = tuple(name for name in found if name not in expected)
-    return Match(naming, sources, tuple(missing), tuple(misshaped), unused, misshaped_names_in_file)
+    return Match(naming, names_in_file, tuple(missing), tuple(misshaped), unused, misshaped_names_in_file)
 
 
 def torchvision_names(network: nn.Module) -> dict[str, str]:
@@ -103,7 +106,10 @@ def torchvision_names(network: nn.Module) -> dict[str, str]:
 
 
 def describe_differences(network: nn.Module) -> list[str]:
-    """Return a note on what a ResNet of viaduct computes differently from torchvision's with the same weights."""
+    """Return a note on what a ResNet of viaduct computes differently from torchvision's with the same weights.
+
+    The network is one that torchvision has, and so has a max pool.
+    """
     if not isinstance(network, ResNet):
         return []
     differences = []
