@@ -174,7 +174,7 @@ def main() -> None:
     # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and reports its errors.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     # Waiting OpenMP threads should soon sleep: spinning threads slow down the working ones if other programs run. The
-    # demo fell from 870 to 20 images/s beside one busy process, and with this setting to 218.
+    # training of `make demo` fell from 870 to 20 images/s beside one busy process, and with this setting to 218.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):

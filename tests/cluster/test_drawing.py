@@ -20,7 +20,7 @@ def drawn(servers: int, devices: list[int], width: int = 160, terminal: bool = T
     return console.file.getvalue().splitlines()
 
 
-def test_servers_stand_beside_each_other_with_all_their_ranks() -> None:
+def test_servers_are_drawn_side_by_side_with_all_their_ranks() -> None:
     lines = drawn(2, list(range(8)))
     assert lines[0] == "the rank table: template 1, 2 servers, 16 devices; rank 0 is on 10.0.0.10"
     assert "10.0.0.10 · node 0" in lines[1]
@@ -42,7 +42,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 100_000])
-def test_in_a_pipe_servers_stand_below_each_other_with_all_their_addresses(width: int) -> None:
+def test_in_a_pipe_servers_are_drawn_one_below_the_other_with_all_their_addresses(width: int) -> None:
     lines = drawn(2, list(range(8)), width, terminal=False)
     assert [line.count("· node") for line in lines].count(1) == 2
     assert max(map(len, lines)) < 120

@@ -45,7 +45,7 @@ def test_ranks_are_numbered_as_torchrun_numbers_them() -> None:
         assert int(own["NODE_RANK"]) * int(own["NPROC_PER_NODE"]) + int(own["LOCAL_RANK"]) == rank
 
 
-def test_torchrun_on_a_server_is_told_no_rank() -> None:
+def test_the_variables_for_torchrun_have_no_rank() -> None:
     variables = load().server_environment("10.0.1.10", port=4000, job="night-1", target="mlu")
     assert variables["NODE_RANK"] == "1"
     assert variables["MASTER_PORT"] == "4000"
@@ -54,7 +54,7 @@ def test_torchrun_on_a_server_is_told_no_rank() -> None:
     assert not {"RANK", "RANK_ID", "LOCAL_RANK", "DEVICE_ID"} & set(variables)
 
 
-def test_the_local_rank_is_the_place_among_the_visible_devices() -> None:
+def test_the_local_rank_is_the_position_among_the_visible_devices() -> None:
     table = load(1, [4, 5, 6, 7])
     assert table.environment(2, target="npu")["ASCEND_RT_VISIBLE_DEVICES"].split(",")[2] == "6"
     assert table.environment(2)["DEVICE_ID"] == "6"

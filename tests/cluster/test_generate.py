@@ -85,7 +85,7 @@ def generate_ips(source: Sequence[Path], servers: Sequence[str] = ("10.0.0.1",),
 # Writing
 
 
-def test_a_file_that_is_there_is_replaced_only_when_told_so(tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_force(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write_text_file("one", path, force=False)
     with pytest.raises(BadValue, match=r"r.json is there already.\n.*--force"):

@@ -39,7 +39,7 @@ def test_a_comment_is_no_comment_within_a_string_and_columns_stay() -> None:
     assert finding.path == "line 3, column 2"
 
 
-def test_a_file_in_another_encoding_is_told_the_byte() -> None:
+def test_a_file_in_another_encoding_is_refused_with_the_byte() -> None:
     [finding] = examine("{} // 测".encode("gbk")).findings
     assert (finding.rule, finding.path) == ("json-syntax", "byte 6")
     assert "UTF-8" in finding.fix
@@ -49,7 +49,7 @@ def test_a_mark_at_the_beginning_of_the_file_is_no_fault() -> None:
     assert list_findings(json.dumps(table_1()).encode("utf-8-sig")) == set()
 
 
-def test_comments_are_blanked_where_they_stand_and_counted_by_line() -> None:
+def test_comments_are_blanked_in_place_and_counted_by_line() -> None:
     text = '{ // one\n  "url": "http://x/*y*/", /* two\n  lines */ "a": "\\" // b" }'
     stripped = strip_comments(text)
     assert stripped.lines == (1, 2)

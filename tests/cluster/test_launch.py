@@ -144,7 +144,7 @@ def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
     assert all(address in str(caught.value) for address in links.list_own_addresses())
 
 
-def test_a_machine_that_is_there_twice_must_say_which_it_is() -> None:
+def test_a_machine_that_is_in_the_table_twice_needs_the_server_flag() -> None:
     table = make_rank_table(["127.0.0.1", "127.0.0.2"])
     with pytest.raises(BadValue, match=r"several servers .* 127\.0\.0\.1, 127\.0\.0\.2"):
         share_from_table(table)
@@ -164,7 +164,7 @@ def test_a_port_in_use_is_named(busy_port: int) -> None:
         share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
 
 
-def test_several_machines_must_know_where_to_meet() -> None:
+def test_several_machines_need_a_rendezvous() -> None:
     with pytest.raises(BadValue, match="4 machines need a rendezvous"):
         share_from_nodes(4, 8, None)
     for text in ("10.0.0.1:x", ":29500", "10.0.0.1:70000", "10.0.0.1:"):
@@ -231,7 +231,7 @@ def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
     }
 
 
-def test_the_rank_that_failed_is_named_with_its_last_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_rank_that_failed_is_named_with_its_last_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = "import os, sys\nif os.environ['RANK'] == '1':\n    print('no more disk', file=sys.stderr); sys.exit(7)\n"
     assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == 1
     output = capfd.readouterr().err
@@ -243,7 +243,7 @@ def test_the_rank_that_failed_is_named_with_its_last_words(tmp_path: Path, capfd
     assert attempts == ["attempt_0", "attempt_1"]
 
 
-def test_a_killed_rank_is_blamed_before_those_that_it_left_alone(
+def test_a_killed_rank_is_blamed_and_not_one_that_is_ended_after_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = (
@@ -465,7 +465,7 @@ def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
     assert not any("again (" in output for _, output in ends)
 
 
-def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
+def test_a_share_without_a_table_adds_only_its_own_variables() -> None:
     assert NodeShare(2, shared={"A": "1"}).build_variables(0) == {"A": "1"}
 
 

@@ -142,7 +142,7 @@ def test_a_port_that_never_answers_is_reported_once_and_given_up_in_time(monkeyp
     assert messages == [f"waiting for 127.0.0.1:{port} (connection refused)"]
 
 
-def test_another_machine_is_not_this_one_and_is_met_at_its_own_address() -> None:
+def test_another_machine_is_not_this_one_and_is_reached_at_its_own_address() -> None:
     assert not links.is_this_machine("192.0.2.7")  # for documentation: no machine has it
     assert links.find_reachable_address("192.0.2.7") == "192.0.2.7"
     assert links.is_this_machine("127.0.0.1")

@@ -33,7 +33,7 @@ def test_both_templates_of_the_guide_mean_the_same_cluster(tmp_path: Path) -> No
     assert [finding.rule for finding in first.warnings] == ["json-comments"]
 
 
-def test_servers_stand_in_the_order_of_their_ranks_not_of_the_file() -> None:
+def test_servers_are_in_the_order_of_their_ranks_not_of_the_file() -> None:
     table = table_1()
     table["server_list"].reverse()
     table["server_list"][1]["device"].reverse()

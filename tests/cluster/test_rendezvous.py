@@ -31,7 +31,7 @@ def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     first.shutdown()
 
 
-def test_machines_of_different_jobs_are_told_so() -> None:
+def test_machines_of_different_jobs_are_refused_with_the_reason() -> None:
     rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv, job="a"), 10, print)
     with pytest.raises(BadValue, match="other settings than the first") as caught:
@@ -41,7 +41,7 @@ def test_machines_of_different_jobs_are_told_so() -> None:
     first.shutdown()
 
 
-def test_machines_that_were_told_differently_do_not_begin() -> None:
+def test_machines_with_different_settings_do_not_begin() -> None:
     rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv), 10, print)
     with pytest.raises(BadValue, match="other settings than the first") as caught:
@@ -60,7 +60,7 @@ def joined_again(join: Callable[[], ServerRendezvous]) -> ServerRendezvous:
     return join()
 
 
-def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_too_many_is_refused_and_one_that_comes_back_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
     rdzv = f"127.0.0.1:{find_free_port()}"
     first, second = (ServerRendezvous(share_from_nodes(2, 1, rdzv), 10, print) for _ in range(2))
@@ -171,7 +171,7 @@ def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: 
     second.shutdown()
 
 
-def test_a_machine_with_another_secret_is_told_so_without_it() -> None:
+def test_a_machine_with_another_secret_is_refused_without_showing_it() -> None:
     rdzv = f"127.0.0.1:{find_free_port()}"
     first = ServerRendezvous(share_from_nodes(2, 1, rdzv, secret="correct horse battery"), 10, print)
     for other in ("", "another horse battery"):

@@ -19,7 +19,7 @@ def list_findings(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", [GUIDE_1, GUIDE_2])
-def test_the_tables_of_the_guide_are_accepted_with_a_word_on_their_comments(text: str) -> None:
+def test_the_tables_of_the_guide_are_accepted_with_a_warning_about_their_comments(text: str) -> None:
     examined = examine(text)
     assert examined.errors == []
     [finding] = examined.warnings
@@ -103,7 +103,7 @@ def test_a_super_pod_is_checked_where_it_is_like_others() -> None:
     assert ("rank-id-unique", "server_list[0].device[1].rank_id") in list_findings(json.dumps(table))
 
 
-def test_an_unknown_card_is_answered_with_the_closest() -> None:
+def test_an_unknown_card_is_refused_with_the_closest() -> None:
     with pytest.raises(UnknownName, match="ascend-910"):
         examine("{}", card="ascend-91O")  # type: ignore[arg-type]
 

@@ -61,7 +61,7 @@ def unyaml(text: str) -> Any:
     return block(0, 0)[0]
 
 
-def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
+def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "run_8p.sh").write_text("mine")
     with pytest.raises(BadValue, match=r"there already: .*run_8p\.sh"):
         write_all(tmp_path, Job(COMMAND, "npu"), force=False)
@@ -99,7 +99,7 @@ def test_bash_reads_every_script_of_every_vendor(tmp_path: Path, kind: Kind) -> 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("kind", KINDS)
-def test_shellcheck_has_nothing_to_say(tmp_path: Path, kind: Kind) -> None:
+def test_shellcheck_finds_nothing(tmp_path: Path, kind: Kind) -> None:
     for path in write_scripts(tmp_path, kind=kind, nodes=2).glob("*.sh"):
         subprocess.run(["shellcheck", "--shell=bash", "--exclude=SC1091", path], check=True)
 
@@ -126,7 +126,7 @@ def test_the_options_of_profiling_are_what_train_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_a_set_environment_is_left_as_it_was(tmp_path: Path) -> None:
+def test_variables_that_are_set_are_not_replaced(tmp_path: Path) -> None:
     write_scripts(tmp_path)
     environment = {"PATH": os.environ["PATH"], "HCCL_CONNECT_TIMEOUT": "7"}
     shell = f'set -eu; . "{tmp_path}/env.sh"; echo "$HCCL_CONNECT_TIMEOUT"'
@@ -219,7 +219,7 @@ def test_an_independent_reader_agrees(tmp_path: Path) -> None:
     assert reader.safe_load(text) == build_pytorchjob(Job(COMMAND, "npu", nodes=2))
 
 
-def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
+def test_strings_that_yaml_takes_for_something_else_are_quoted() -> None:
     assert [render_yaml_scalar(scalar) for scalar in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
         '"no"', '"-c"', '"1"', '"a b"', '"x: y"', "plain-one",
     ]  # fmt: skip

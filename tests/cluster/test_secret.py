@@ -54,7 +54,7 @@ def test_keys_of_another_job_or_secret_have_another_prefix_which_the_name_does_n
     assert not any(describe_secret("a" * 16).removeprefix("secret ") in prefix for prefix in prefixes)
 
 
-def test_a_secret_that_is_made_is_one_that_is_taken_and_never_the_same() -> None:
+def test_a_generated_secret_is_valid_and_new_each_time() -> None:
     made = {make_secret() for _ in range(50)}
     assert len(made) == 50
     for secret in made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from viaduct.reporting import Callout, Page, Remark, render_page
 
 
-def test_remarks_of_one_name_stand_under_it_together():
+def test_remarks_of_one_name_are_together_under_it():
     html = render_page(
         Page("x", lead=[Callout("good", "h", [Remark("Note", "a"), Remark("Why", "b"), Remark("Note", "c")])])
     )

@@ -39,7 +39,7 @@ def test_a_remark_on_the_file_needs_no_line() -> None:
     assert '<tr class="diff-same">' not in page
 
 
-def test_counts_stand_in_the_heading_of_a_file() -> None:
+def test_counts_are_in_the_heading_of_a_file() -> None:
     page = html(DiffFile("a.py", [row("x", Comment("m", "r", "advice"), Comment("n", "r", "changed"))]))
     assert "1 advice, 1 changed" in page
 

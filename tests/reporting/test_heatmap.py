@@ -33,7 +33,7 @@ def test_a_class_that_never_occurred_is_a_pale_row():
 
 
 @pytest.mark.parametrize(("count", "numbers"), [(20, True), (21, False)])
-def test_numbers_stand_in_the_cells_up_to_twenty_classes(count, numbers):
+def test_numbers_are_in_the_cells_up_to_twenty_classes(count, numbers):
     drawing = Heatmap("m", classes(count), np.eye(count, dtype=int) * 9).drawing()
     assert bool(drawing.rows) is numbers
     assert bool(drawing.image) is not numbers

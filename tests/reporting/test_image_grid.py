@@ -22,7 +22,7 @@ def test_a_marked_image_says_so_with_a_message():
     assert html.count("✗ wrong") == 1
 
 
-def test_the_word_on_marked_images_can_be_chosen():
+def test_the_label_of_marked_images_can_be_chosen():
     assert "✗ drifted" in html_of(GridImage(BLACK, marked=True), mark="drifted")
 
 

@@ -34,7 +34,7 @@ def test_a_value_that_is_not_finite_breaks_the_line(hole):
     assert "nan" not in drawing.lines[0].path
 
 
-def test_the_reader_is_told_how_many_values_are_missing():
+def test_a_note_counts_the_missing_values():
     assert "2 values are NaN or infinite" in html_of(Series("a", [1, 2, 3], [NOTHING, 1, INFINITE]))
 
 
@@ -150,7 +150,7 @@ def test_a_value_too_small_for_any_axis_is_drawn_as_zero():
     assert "1 value is zero" in drawing.views[0].note
 
 
-def test_the_unit_stands_beside_the_name_of_the_axis():
+def test_the_unit_is_beside_the_name_of_the_axis():
     part = LineChart("Top-1", "step", "right", [Series("a", [1], [81.25])], unit="%")
     assert ">right (%)</p>" in render_page(Page("x", sections=[Section("s", "", [part])]))
 
@@ -182,7 +182,7 @@ def test_x_and_y_of_different_length_are_refused():
         Series("loss", [1, 2], [1, 2, 3])
 
 
-def test_an_axis_shows_what_it_is_told_to_include():
+def test_an_axis_covers_the_values_in_includes():
     drawing = LineChart(
         "CPU", "s", "cpu", [Series("cpu 0", [0, 1], [97, 98])], log_y=False, includes=(0, 100)
     ).drawing()

@@ -34,12 +34,12 @@ def test_so_it_is_for_nodes_and_downloads():
 
 
 @pytest.mark.parametrize("address", ["#rows-57", "drift.csv", "tables/drift-2.csv"])
-def test_a_place_on_the_page_or_beside_it_is_fine(address):
+def test_an_address_on_the_page_or_beside_it_is_accepted(address):
     html = render_page(Page("x", lead=[Callout("bad", "So it is.", links=[Link("look", address)])]))
     assert f'<a href="{address}">look</a>' in html
 
 
-def test_the_answer_stands_above_everything_else():
+def test_the_lead_is_above_everything_else():
     html = render_page(Page("x", lead=[Callout("bad", "They differ.")]))
     assert html.index("They differ.") > html.index("<main")
     assert 'class="sign" aria-hidden="true">✗' in html

@@ -19,7 +19,7 @@ def test_a_run_without_a_value_passes_below_all_others() -> None:
     assert (0.0, "none") in axis.ticks
 
 
-def test_numbers_over_decades_stand_on_a_log_scale() -> None:
+def test_numbers_over_decades_are_on_a_log_scale() -> None:
     axis = PlotAxis("lr", [0.01, 0.1, 1.0])
     assert axis.is_log
     assert [axis.compute_height(value) for value in axis.values] == pytest.approx([0, 0.5, 1])
@@ -34,7 +34,7 @@ def test_text_and_booleans_are_categories() -> None:
     assert not PlotAxis("mixed", ["auto", 3]).is_numeric
 
 
-def test_a_single_value_stands_in_the_middle() -> None:
+def test_a_single_value_is_in_the_middle() -> None:
     assert PlotAxis("x", [5, 5]).compute_height(5) == 0.5
 
 

@@ -21,7 +21,7 @@ def heights(drawn: ScatterChart) -> list[float]:
     return drawn.drawing().data["y"]
 
 
-def test_zero_stands_below_all_and_nan_and_infinity_above():
+def test_zero_is_drawn_below_all_and_nan_and_infinity_above():
     zero, small, large, nan, infinite = heights(chart(0.0, 1e-6, 0.1, math.nan, math.inf))
     assert nan == infinite < large < small < zero
 
@@ -73,7 +73,7 @@ def test_a_name_that_a_phone_has_no_room_for_is_left_out_there_alone():
     ]
 
 
-def test_the_middle_of_a_long_mark_is_left_out_and_a_phone_has_its_first_word():
+def test_a_long_mark_loses_its_middle_and_a_phone_shows_its_first_part():
     drawing = replace(chart(1.0), marked=0, mark=f"origin: {'block.' * 30}conv2").drawing()
     assert len(drawing.mark_text) == 41
     assert drawing.mark_text.endswith("block.conv2")

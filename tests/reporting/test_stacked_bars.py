@@ -43,7 +43,7 @@ def test_a_hostile_name_never_becomes_markup():
     assert Elements(html).count("script") == 1, "the chart's data"
 
 
-def test_layers_stand_on_each_other():
+def test_layers_are_stacked():
     (view,) = chart(BarGroup("", ["0"], [[1.0], [3.0]])).drawing().views
     top_of_first, bottom_of_second = (
         view.paths[0].split("V")[1].split("h")[0],

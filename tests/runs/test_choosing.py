@@ -47,7 +47,7 @@ def test_filters_choose_by_fields_of_runs_and_recipes(runs: list[RunFacts], text
     assert choose(runs, *texts) == names
 
 
-def test_an_unknown_field_is_answered_with_the_closest(runs: list[RunFacts]) -> None:
+def test_an_unknown_field_is_refused_with_the_closest(runs: list[RunFacts]) -> None:
     with pytest.raises(BadValue, match=r"Closest is 'optimizer\.lr'"):
         choose(runs, "optimiser.lr>1")
     with pytest.raises(BadValue, match="Closest is 'top1'"):
@@ -107,7 +107,7 @@ def test_runs_that_tie_with_the_best_are_named(runs: list[RunFacts]) -> None:
     assert [line for line in lines if line == "tied with 1 other: high"]
 
 
-def test_best_by_loss_says_the_loss_and_which_it_is(runs: list[RunFacts]) -> None:
+def test_best_by_loss_prints_the_training_loss_of_the_last_line(runs: list[RunFacts]) -> None:
     runs[1].loss = 0.125
     assert "training loss of the last log line: high 0.125" in describe_best(find_best(runs, "loss", 1), "loss")
 

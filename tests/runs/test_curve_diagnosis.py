@@ -62,7 +62,7 @@ def test_slow_warm_up_is_not_called_a_low_rate() -> None:
     assert diagnose(losses, rates).kind == "good"
 
 
-def test_a_warm_up_that_is_not_over_says_nothing() -> None:
+def test_a_warm_up_that_is_not_over_gives_no_diagnosis() -> None:
     losses = make_curve(lambda time: 2.3 - 0.3 * time, 100, 0.02, 1)
     found = diagnose(losses, [step / 1000 for step in range(100)])
     assert found.kind == "cannot say"
@@ -124,7 +124,7 @@ def test_a_loss_that_ends_in_nan_is_too_high(ending: float) -> None:
     assert "4 before" in found.text
 
 
-def test_the_figures_stand_in_the_words() -> None:
+def test_the_figures_are_in_the_text() -> None:
     found = diagnose([2.3 - 0.4 * step / 300 for step in range(300)])
     assert "from 2.297 to 1.921" in found.text
     assert found.figures["start"] == pytest.approx(2.297, abs=1e-3)

@@ -60,7 +60,7 @@ def test_a_damaged_index_is_read_anew_without_a_message(tmp_path: Path, content:
     assert open_index([tmp_path]).entries.keys() == {str(tmp_path / "a")}
 
 
-def test_an_index_whose_bytes_were_changed_is_not_believed(tmp_path: Path) -> None:
+def test_an_index_whose_bytes_were_changed_is_not_used(tmp_path: Path) -> None:
     make_run(tmp_path / "a", top1=0.9)
     before = list_runs([tmp_path])
     path = choose_index_path([tmp_path])

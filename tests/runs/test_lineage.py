@@ -47,7 +47,7 @@ def test_missing_parents_are_reported_to_be_missing(tmp_path: Path) -> None:
     assert "is not there any more" in weights.parents[0].note
 
 
-def test_another_run_in_the_same_place_is_not_taken_for_the_parent(tmp_path: Path) -> None:
+def test_another_run_at_the_same_path_is_not_taken_for_the_parent(tmp_path: Path) -> None:
     parent = make_run(tmp_path / "parent", provenance=describe_origin(id="new"))
     child = make_child(tmp_path / "child", describe_init(parent, run_id="old"))
     node = trace(child, tmp_path)
@@ -88,7 +88,7 @@ def test_records_that_form_a_cycle_end(tmp_path: Path) -> None:
     assert "the records form a cycle" in render_tree(trace(first, tmp_path))
 
 
-def test_how_records_were_built_stands_above_the_data(tmp_path: Path) -> None:
+def test_the_build_of_the_records_is_the_parent_of_the_data(tmp_path: Path) -> None:
     origin = describe_origin()
     build = {"source": {"pictures": 1200, "classes": 3, "bytes": 99, "digest": "x"}, "options": {"seed": 5}}
     origin["sessions"][0]["data"] = {"fingerprint": "f", "basis": "names and sizes", "build": build}

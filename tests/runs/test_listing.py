@@ -43,12 +43,12 @@ def test_the_newest_run_comes_first(tmp_path: Path) -> None:
     assert [run.name for run in list_runs([tmp_path]).runs] == ["b", "a", "c"]
 
 
-def test_no_runs_is_an_error_that_names_the_place(tmp_path: Path) -> None:
+def test_no_runs_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="no run was found in"):
         require_runs(list_runs([tmp_path]), [tmp_path])
 
 
-def test_a_run_that_is_named_and_none_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadValue, match="is a file, not a run"):
         open_run(tmp_path / "file")

@@ -43,7 +43,7 @@ def make_store(folder: Path) -> Path:
     return folder / "store"
 
 
-def test_a_place_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_an_existing_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with pytest.raises(BadValue, match="is there already"):
         check_store(tmp_path / "store")

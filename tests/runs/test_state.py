@@ -44,7 +44,7 @@ def test_a_finished_run_that_is_continued_is_running(tmp_path: Path) -> None:
         assert state_of(run)[0] == "running"
 
 
-def test_looking_at_a_lock_leaves_it_free(tmp_path: Path) -> None:
+def test_testing_a_lock_leaves_it_free(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         assert is_locked(str(tmp_path)) is False
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +59,7 @@ def test_a_run_that_was_made_longer_has_not_finished(tmp_path: Path) -> None:
     assert state_of(run)[0] == "crashed"
 
 
-def test_a_clean_stop_is_interrupted_and_says_by_what(tmp_path: Path) -> None:
+def test_a_clean_stop_is_interrupted_with_the_reason(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", done=100, finished=False)
     write_ending(run, "interrupted", "SIGTERM")
     assert state_of(run) == ("interrupted", "SIGTERM")
@@ -128,7 +128,7 @@ def open_run_with_state(run: Path) -> tuple[str, str]:
     return facts.state, facts.reason
 
 
-def test_a_run_that_is_looked_at_while_it_starts_starts(tmp_path: Path) -> None:
+def test_a_run_whose_lock_is_tested_while_it_starts_starts(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as looking, (tmp_path / ".lock").open("w") as starting:
         fcntl.flock(looking, fcntl.LOCK_SH)
         threading.Timer(0.03, fcntl.flock, (looking, fcntl.LOCK_UN)).start()

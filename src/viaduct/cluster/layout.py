@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from viaduct.cluster.plan import FP32_BYTES, INNER_LATENCY_S, LATENCY_S, Cluster, estimate_all_reduce_seconds
 
 MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
-# Small messages of each part: labels, weights of mixed labels, the largest logit, three sums, and for the number of
-# correct images the largest logit again and its class.
+# Small messages of each part: labels, their weights, the largest logit, three sums, and for the number of correct
+# images the largest logit again and its class. The second label and weight of mixed labels are not counted.
 MESSAGES = 6
 NUMBERS = 8  # numbers for each image in these messages together
 

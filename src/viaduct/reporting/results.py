@@ -5,8 +5,8 @@
 
 A file is `RUN/summary.json` of a training run (kind "training"), or the output of `viaduct bench` or of a script in
 benchmarks/ (kind "benchmark", with `columns` and `rows`). Each holds the command, the commit, the machine, the date and
-the raw samples. Optional fields are added by hand: `note`, `title` (instead of the recipe's name) and `against`, the
-file of a training run to compare this one with, epoch by epoch.
+the raw samples. Optional fields are added by hand: `note`, `title` (of a training run, instead of its recipe's name)
+and `against`, the file of a training run to compare this one with, epoch by epoch.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from viaduct.runs.search.results import State
 from viaduct.runs.search.search_loop import Plan
 
 
-def test_the_terminal_says_the_table_the_noise_and_the_command(
+def test_the_terminal_shows_the_table_the_noise_and_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_outcome(make_outcome(tmp_path, 30, 12))
@@ -26,7 +26,7 @@ def test_the_terminal_says_the_table_the_noise_and_the_command(
     assert (tmp_path / "report.html").is_file()
 
 
-def test_a_search_without_a_best_trial_says_how_many_were_stopped(tmp_path: Path) -> None:
+def test_a_search_without_a_best_trial_prints_how_many_were_stopped(tmp_path: Path) -> None:
     outcome = make_outcome(tmp_path, 6, past=2)
     states: list[State] = ["pruned", "failed", "pruned"]
     trials = [replace(outcome.results[-1], number=number, state=state) for number, state in enumerate(states)]

@@ -29,7 +29,7 @@ def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> N
     assert "better" not in text.replace("not shown to be better", "")
 
 
-def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measured() -> None:
+def test_a_large_difference_is_no_tie_and_seed_noise_is_reported_as_not_measured() -> None:
     verdict = judge_results([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
     assert verdict is not None
     assert verdict.ties == []
@@ -46,6 +46,15 @@ def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
     assert len(verdict.ties) == 2
     assert "other seeds" in verdict.source
     assert not any("was not measured" in line for line in describe_verdict(verdict, "top1"))
+
+
+def test_noise_is_in_points_for_every_metric_in_percent() -> None:
+    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
+    verdict = judge_results(results, "precision", "maximize")
+    assert verdict is not None
+    text = " ".join(describe_verdict(verdict, "precision"))
+    assert "95.00 %" in text
+    assert "(about 19.60 points)" in text
 
 
 def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:

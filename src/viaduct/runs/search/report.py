@@ -25,7 +25,7 @@ from viaduct.reporting import (
 from viaduct.reporting.contour_map import ContourAxis, ContourMap, Measurement
 from viaduct.runs.search.output import explain_missing_importance, order_results
 from viaduct.runs.search.results import (
-    ACCURACIES,
+    FRACTIONS,
     State,
     TrialResult,
     Verdict,
@@ -82,12 +82,12 @@ def build_tiles(outcome: SearchOutcome, verdict: Verdict) -> list[Tile]:
 
 
 def scale_metric(value: float | None, metric: str) -> float | None:
-    """Convert an accuracy to percent; other metrics stay as they are."""
-    return value if value is None or metric not in ACCURACIES else 100 * value
+    """Convert a metric that is shown in percent; others stay as they are."""
+    return value if value is None or metric not in FRACTIONS else 100 * value
 
 
 def find_unit(metric: str) -> str:
-    return "%" if metric in ACCURACIES else ""
+    return "%" if metric in FRACTIONS else ""
 
 
 def describe_history(outcome: SearchOutcome) -> str:

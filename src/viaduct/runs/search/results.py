@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
 ACCURACIES = ("top1", "top5")
 """Metrics that are a fraction of the validation images; the number of images determines their noise."""
+FRACTIONS = (*ACCURACIES, "precision", "recall", "f1")
+"""Metrics from 0 to 1 that are shown in percent."""
 STANDARD_ERRORS = 1.96  # of a 95 % interval
 NUMBER = re.compile(r"0x[0-9a-f]+|[-+]?(?:[0-9]+(?:[,_][0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE)
 PAST_RUN = "past_run"  # attribute of a past run among the trials of a study; its value is the run's directory
@@ -163,7 +165,7 @@ def format_value(value: float | None, metric: str) -> str:
     """Return a metric as text: fractions in percent, a missing value as a dash."""
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if metric in (*ACCURACIES, "precision", "recall", "f1") else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if metric in FRACTIONS else f"{value:.4g}"
 
 
 def format_setting(value: Value) -> str:
@@ -183,7 +185,7 @@ def describe_verdict(verdict: Verdict, metric: str) -> list[str]:
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
-    margin = f"{100 * verdict.noise:.2f} points" if metric in ACCURACIES else f"{verdict.noise:.3g}"
+    margin = f"{100 * verdict.noise:.2f} points" if metric in FRACTIONS else f"{verdict.noise:.3g}"
     if ties:
         names = ", ".join(result.name for result in ties[:5]) + (", …" if len(ties) > 5 else "")
         lines.append(
