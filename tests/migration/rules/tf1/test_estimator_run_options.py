@@ -32,3 +32,14 @@ def test_a_fusion_switch_file_is_set_unless_the_script_has_one() -> None:
     assert "c = NPURunConfig(fusion_switch_file='/etc/off.cfg')\n" in text.after.decode()
     own = HEAD + CONFIG + "c = NPURunConfig(fusion_switch_file='mine.cfg')\n"
     assert migrate_source(own, "estimator_run_options", fusion_switch="/etc/off.cfg").after.decode() == own
+
+
+def test_a_config_with_the_older_or_newer_precision_gets_no_second_one() -> None:
+    source = HEAD + CONFIG + "c = NPURunConfig(precision_mode_v2='fp16')\n"
+    assert migrate_source(source, "estimator_run_options", precision="force_fp32").after.decode() == source
+
+
+def test_the_config_that_is_added_to_an_estimator_gets_the_options_too() -> None:
+    source = HEAD + "e = tf.estimator.Estimator(model_fn)\nk = tf.keras.estimator.model_to_estimator(model)\n"
+    after = migrate_source(source, loop=10, precision="force_fp32").after.decode()
+    assert after.count('NPURunConfig(iterations_per_loop=10, precision_mode="force_fp32")') == 2

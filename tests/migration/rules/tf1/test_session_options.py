@@ -63,6 +63,8 @@ def test_a_plain_session_gets_config_and_options() -> None:
 def test_vendor_helpers_need_manual_review() -> None:
     text = "import tensorflow as tf\nfrom npu_bridge.npu_init import *\ns = tf.Session(config=npu_config_proto())\n"
     check_says(RULE, text, "manual", "precision_mode", precision="force_fp32")
+    canned = migrate_source("import tensorflow as tf\ne = tf.estimator.DNNClassifier([64], columns)\n", loop=10)
+    assert any("takes no iterations_per_loop" in finding.message for finding in canned.findings)
 
 
 def test_loops_of_a_session_get_advice() -> None:

@@ -19,7 +19,12 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import find_receiving_parameter
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, target_needs="communication", spec_rows=("V1",), after=("estimator_run_config",))
+rule = Rule(
+    __name__,
+    target_needs="communication",
+    spec_rows=("V1",),
+    after=("estimator_run_config",),  # which removes arguments with strategies
+)
 
 STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 

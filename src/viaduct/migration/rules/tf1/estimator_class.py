@@ -25,7 +25,7 @@ rule = Rule(
     __name__,
     target_needs="estimators",
     spec_rows=("E5", "E6", "E7"),
-    after=("estimator_run_config", "preset_resnet_seed"),
+    after=("estimator_run_config",),
 )
 
 CONTRIB_CLASSES = (

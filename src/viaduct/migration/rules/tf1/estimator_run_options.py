@@ -19,13 +19,19 @@ from viaduct.migration.options import Options
 from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
 
+PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
+
 
 def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
 rule = Rule(
-    __name__, spec_rows=("E15", "S13", "L6"), category="performance", when=has_run_options, after=("tpu_estimator",)
+    __name__,
+    spec_rows=("E15", "S13", "L6"),
+    category="performance",
+    when=has_run_options,
+    after=("estimator_class", "keras_estimator", "tpu_estimator"),
 )
 
 
@@ -51,7 +57,7 @@ def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
     options, arguments = site.options, dict[str, str]()
     if options.loop > 1:
         arguments["iterations_per_loop"] = str(options.loop)
-    if options.precision:
+    if options.precision and not present & PRECISION_KEYS:  # a config may have one of them only
         arguments[options.precision_key] = f'"{options.precision}"'
     if options.fusion_switch:
         arguments["fusion_switch_file"] = repr(options.fusion_switch)

@@ -29,7 +29,12 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.torch._imports import drop_alias, replace_statement
 
-rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",), after=("horovod_compression",))
+rule = Rule(
+    __name__,
+    target_needs="communication",
+    spec_rows=("2.8",),
+    after=("horovod_compression", "horovod_lifecycle", "horovod_ranks"),  # after which nothing may use Horovod any more
+)
 
 FLAG_COMMENT = f"  # {NPU.backend} replaces Horovod, and is always installed"
 

@@ -13,9 +13,7 @@ from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(
-    __name__, target_needs="communication", spec_rows=("2.8",), category="report", after=("horovod_compression",)
-)
+rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",), category="report", runs_last=True)
 
 NO_EQUIVALENT = ("there is no equivalent: remove it", "没有等价接口,请删除")
 ALTERNATIVES = {  # name in Horovod -> advice in English and Chinese

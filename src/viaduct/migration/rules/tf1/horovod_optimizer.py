@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, target_needs="optimizers", spec_rows=("2.8",), after=("horovod_ranks",))
+rule = Rule(__name__, target_needs="optimizers", spec_rows=("2.8",))
 
 # Keyword arguments that change the result of the training.
 RESULT_ARGUMENTS = {

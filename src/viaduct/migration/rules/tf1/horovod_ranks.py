@@ -21,6 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
+# After horovod_devices, which recognises the choice of a device by `hvd.local_rank()`.
 rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",), after=("horovod_devices",))
 
 

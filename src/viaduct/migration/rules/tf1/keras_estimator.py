@@ -15,7 +15,7 @@ from __future__ import annotations
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, target_needs="estimators", spec_rows=("K4",), after=("keras_clear_session", "preset_resnet_seed"))
+rule = Rule(__name__, target_needs="estimators", spec_rows=("K4",))
 
 PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
 

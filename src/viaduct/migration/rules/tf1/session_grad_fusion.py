@@ -46,9 +46,7 @@ def extend_optimizers(site: Site) -> None:
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
-    parts = config_proto.field_path(
-        site, target
-    )  # "config", "graph_options", "rewrite_options", "custom_optimizers", "name"
+    parts = config_proto.field_path(site, target)  # config, graph_options, rewrite_options, custom_optimizers, name
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     rewrite = parts[:-2]  # the rewrite options of this config

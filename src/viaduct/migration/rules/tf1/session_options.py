@@ -16,7 +16,8 @@ With `--precision allow_mix_precision --dump /tmp/dump --dump-step 0|5|10`:
 
 The flags are `--precision`, `--fusion-switch FILE`, `--profile DIR`, `--dump DIR` and `--dump-step`; each sets keys of
 the custom optimizer's parameter_map. Keys that the script sets stay, and so does a precision that it sets by
-precision_mode or precision_mode_v2. With `--loop N` the rule advises to wrap the train op.
+precision_mode or precision_mode_v2. With `--loop N` the rule advises to wrap the train op. Calls of Ascend's helpers
+that return a config, such as npu_config_proto, need manual review: they take no such keys.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ rule = Rule(
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 # Functions of npu_bridge that return a config or a session with NpuOptimizer.
 CONFIG_HELPERS = tuple(
-    full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource")
+    full_name(name)
+    for name in ("npu_config_proto", "npu_run_config_init", "set_keras_session_npu_config", "init_resource")
 )
 
 
@@ -93,12 +95,12 @@ def add_keys(site: Site) -> None:
 
 @rule.call(*CONFIG_HELPERS)
 def report_helper(site: Site) -> None:
-    keys = ", ".join(required_options(site, site.options))
-    if keys:
-        site.request_review(
-            f"{site.name.rpartition('.')[2]} takes no {keys}: set them on the config yourself",
-            zh=f"{site.name.rpartition('.')[2]} 无法传入 {keys},请自行写入 config",
-        )
+    keys = [*required_options(site, site.options), *(["iterations_per_loop"] if site.options.loop > 1 else [])]
+    helper = site.name.rpartition(".")[2]
+    site.request_review(
+        f"{helper} takes no {', '.join(keys)}: set this on the config yourself",
+        zh=f"{helper} 无法传入 {'、'.join(keys)},请自行写入 config",
+    )
 
 
 def find_set_keys(site: Site, custom: str) -> dict[str, ast.stmt]:
