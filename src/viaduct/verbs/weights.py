@@ -137,13 +137,9 @@ def export_weights(
     with ExitStack() as opened:
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
         stored = opened.enter_context(open_weights(weights))
-<<<<<<< HEAD
         refuse_framework_checkpoint(stored)
-=======
-        refuse_foreign(stored)
         if ema and stored.kind == "safetensors file":
             raise BadValue(f"{weights} holds one set of weights, no averages beside them.", "Leave out --ema.")
->>>>>>> efe97fe7 (Refuse to export averages and networks that are not there)
         print_notes(stored.warnings)
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
