@@ -211,7 +211,7 @@ def test_arguments_are_removed_with_their_commas_and_comments_stay(
     source = Source(before)
     edits = Edits(source)
     call = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-    edits.remove_items(source.slots(source.opening_parenthesis(call))[0], places)
+    edits.remove_items(source.bracket_items(source.opening_parenthesis(call))[0], places)
     assert apply_edits(source, edits) == expected
 
 

@@ -22,7 +22,10 @@ from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.summary import describe_machine, read_commit
 
-RECORD_PREFIX = b'{\n "kind": "benchmark",\n "verb": "bench"'
+RECORD_PREFIX = (
+    b'{\n "kind": "benchmark",\n "verb": "bench"'  # first bytes of a record; --json replaces only such a file
+)
+# "ours is": how many times as fast; "bandwidth" and "matrix peak": shares of the measured peak rates.
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "ours is", "memory", "first step", "bandwidth", "matrix peak"]
 
 

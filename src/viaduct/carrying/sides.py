@@ -267,7 +267,7 @@ def match_lines(old: str, new: str) -> list[int]:
 def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
     """Return a file's diff for the page: the changed rows and a few rows around them."""
     drawn: list[DiffRow | int] = []
-    for row in omit_unchanged_rows(rows, set()):
+    for row in omit_unchanged_rows(rows):
         if isinstance(row, int):  # the number of unchanged rows that are left out here
             drawn.append(row)
         else:

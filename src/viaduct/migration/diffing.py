@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -25,6 +25,8 @@ WORD = re.compile(r"\w+|\s+|.")
 QUOTED_BYTES = re.compile(rb'[\0-\x1f\x7f"\\]')
 """Bytes that git writes as octal escapes, in a quoted path."""
 NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
+CONTEXT_ROWS = 3
+"""Number of unchanged rows that are shown before and after a change, as in a patch."""
 MIN_SIMILARITY = 0.3
 """Two lines that are less similar are shown as a removal and an addition instead of a change."""
 MAX_MARKED_CHARACTERS = 400
@@ -43,7 +45,7 @@ class Piece:
 class AlignedLine:
     """One row of the comparison. `old` and `new`: line numbers from 1, None on a side without a line."""
 
-    kind: RowKind
+    kind: RowKind  # same, changed, removed or added
     old: int | None
     new: int | None
     old_pieces: tuple[Piece, ...] = ()
@@ -167,14 +169,14 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 
 
 def omit_unchanged_rows(
-    rows: Sequence[AlignedLine], lines_of_interest: set[int], context: int = 3
+    rows: Sequence[AlignedLine], lines_of_interest: Container[int] = ()
 ) -> Iterator[AlignedLine | int]:
     """Yield the rows without most of the unchanged ones; a number stands for that many omitted rows.
 
-    Unchanged rows are kept in `lines_of_interest`, and within `context` rows of these and of a change.
+    Unchanged rows are kept in `lines_of_interest`, and within CONTEXT_ROWS rows of these and of a change.
     """
     matching = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in lines_of_interest]
-    kept_indices = {near for index in matching for near in range(index - context, index + context + 1)}
+    kept_indices = {near for index in matching for near in range(index - CONTEXT_ROWS, index + CONTEXT_ROWS + 1)}
     for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept_indices):
         if is_kept:
             yield from (row for _, row in group)
@@ -183,9 +185,9 @@ def omit_unchanged_rows(
 
 
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
-    """Yield the hunks: changed rows with three rows around them."""
+    """Yield the hunks: changed rows with CONTEXT_ROWS rows around them."""
     hunk: list[AlignedLine] = []
-    for row in [*omit_unchanged_rows(rows, set()), 0]:
+    for row in [*omit_unchanged_rows(rows), 0]:
         if not isinstance(row, int):
             hunk.append(row)
         elif hunk:

@@ -90,11 +90,11 @@ class Edits:
     def add_argument(self, call: ast.Call, text: str) -> None:
         """Add `name=value` behind the last argument; on a separate line if the last argument is on one."""
         opening = self.source.opening_parenthesis(call)
-        slots, closing = self.source.slots(opening)
-        if not slots:
+        items, closing = self.source.bracket_items(opening)
+        if not items:
             self.insert(opening.end, text)
             return
-        last = slots[-1]
+        last = items[-1]
         only = call.args[0] if len(call.args) == 1 and not call.keywords else None
         # `f(x for x in y)` becomes `f((x for x in y), name=value)`.
         if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
@@ -113,35 +113,35 @@ class Edits:
         else:
             self.insert(stop, f" {text},")
 
-    def remove_items(self, slots: list[BracketItem], indices: set[int]) -> None:
+    def remove_items(self, items: list[BracketItem], indices: set[int]) -> None:
         """Remove several items of a list separated by commas, such as arguments; comments stay.
 
-        `slots`: the spans of all items with their commas; `indices`: the items to remove.
+        `items`: all items of the list; `indices`: those to remove.
         """
-        tail = len(slots)  # from this index on all items are removed
+        tail = len(items)  # from this index on all items are removed
         while tail - 1 in indices:
             tail -= 1
-        comma = slots[tail - 1].comma if 0 < tail < len(slots) else None
-        at_once = comma is not None and slots[-1].comma is None and not self.has_comment(comma.start, slots[-1].end)
+        comma = items[tail - 1].comma if 0 < tail < len(items) else None
+        at_once = comma is not None and items[-1].comma is None and not self.has_comment(comma.start, items[-1].end)
         for index in sorted(indices):
             if index < tail or not at_once:
-                slot = slots[index]
-                self.delete(*self.extend_over_blanks(slot.start, slot.comma.end if slot.comma else slot.end))
+                item = items[index]
+                self.delete(*self.extend_over_blanks(item.start, item.comma.end if item.comma else item.end))
         if comma is not None and at_once:
-            self.delete(comma.start, slots[-1].end)
+            self.delete(comma.start, items[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
         """Remove the arguments at these positions, and add the argument `text` unless it is empty."""
-        opening, slots = self.source.opening_parenthesis(call), self.source.argument_items(call)
-        remaining = [slot for index, slot in enumerate(slots) if index not in indices]
-        if text and len(slots) - 1 not in indices:
+        opening, items = self.source.opening_parenthesis(call), self.source.argument_items(call)
+        remaining = [item for index, item in enumerate(items) if index not in indices]
+        if text and len(items) - 1 not in indices:
             self.add_argument(call, text)
         elif text:  # the last argument is removed: insert behind the last remaining one
             self.insert(remaining[-1].end if remaining else opening.end, f", {text}" if remaining else text)
-        self.remove_items(slots, indices)
+        self.remove_items(items, indices)
 
     def extend_over_blanks(self, start: int, end: int) -> tuple[int, int]:
         """Extend a span to complete lines if nothing else is on them, else by the blanks behind it."""

@@ -23,7 +23,7 @@ class Finding:
     file: str  # path relative to the project's root, with /
     line: int
     end_line: int
-    column: int
+    column: int  # from 1; in Python files `ast` counts bytes of UTF-8
     rule: str
     category: Category
     status: Status

@@ -397,7 +397,7 @@ class Trail:
         is_method = isinstance(self.source.parents[function], ast.ClassDef)
         readers: list[ast.expr]
         if is_method and is_property(function):
-            question = Question("property", "", function.name)
+            question = Question("property", module="", function=function.name)
             readers = [*self.flow.attribute_reads.get(function.name, [])]
         else:
             question = Question("result", "" if is_method else self.names.module, function.name)

@@ -277,9 +277,10 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
     for name, calls in project.calls.items():
         kinds_by_parameter: dict[str, set[str | None]] = defaultdict(set)
         from_other_library: dict[str, set[bool]] = defaultdict(set)
-        for path, parameter, value in iterate_arguments(project, name, calls):
-            kinds_by_parameter[parameter].add(values[path].full_kind(value))
-            from_other_library[parameter].add(values[path].is_from_other_library(value))
+        for path, call in calls:
+            for parameter, value in iterate_arguments(project, name, call):
+                kinds_by_parameter[parameter].add(values[path].full_kind(value))
+                from_other_library[parameter].add(values[path].is_from_other_library(value))
         for parameter, kinds in kinds_by_parameter.items():
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
@@ -289,16 +290,10 @@ def record_parameters(project: Project, files: dict[str, Names]) -> None:
         }
 
 
-def iterate_arguments(
-    project: Project, name: str, calls: list[tuple[str, ast.Call]]
-) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield (file, parameter, value) for each argument of some calls of a function; `*` fills all later parameters."""
-    _, definition = project.functions[name]
-    parameters = positional_parameters(definition)
-    for path, call in calls:
-        for index, argument in enumerate(call.args[: len(parameters)]):
-            filled = parameters[index:] if isinstance(argument, ast.Starred) else [parameters[index]]
-            yield from ((path, parameter, argument) for parameter in filled)
-        for keyword in call.keywords:
-            if keyword.arg:
-                yield path, keyword.arg, keyword.value
+def iterate_arguments(project: Project, name: str, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield (parameter, value) for each argument of a call of a function; `*` fills all later parameters."""
+    parameters = positional_parameters(project.functions[name][1])
+    for index, argument in enumerate(call.args[: len(parameters)]):
+        filled = parameters[index:] if isinstance(argument, ast.Starred) else [parameters[index]]
+        yield from ((parameter, argument) for parameter in filled)
+    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg)

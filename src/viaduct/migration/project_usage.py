@@ -170,7 +170,7 @@ def record_returned_initialiser(project: Project, values: Values, function: Func
 
 def record_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
     """Record the parameters to which a call passes an initialiser."""
-    for _, parameter, value in iterate_arguments(project, name, [("", call)]):
+    for parameter, value in iterate_arguments(project, name, call):
         if makes_initialiser(values, value):
             project.initialisers.add(f"{name}({parameter})")
 

@@ -208,7 +208,7 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
     if file.unread_reason:
         comments = [make_comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not analysed")
-    shown = omit_unchanged_rows(compare_texts(file.old_text, file.new_text, file.original_lines), set(by_line))
+    shown = omit_unchanged_rows(compare_texts(file.old_text, file.new_text, file.original_lines), by_line)
     # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")

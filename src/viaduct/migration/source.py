@@ -477,17 +477,17 @@ class Source:
         tokens = self.tokens_between(offset, self.line_stop(offset))
         return next((token for token in tokens if token.kind == tokenize.COMMENT), None)
 
-    def slots(self, opening: Token) -> tuple[list[BracketItem], Token]:
+    def bracket_items(self, opening: Token) -> tuple[list[BracketItem], Token]:
         """Return the items between a pair of brackets, split at commas, and the closing bracket."""
-        slots: list[BracketItem] = []
+        items: list[BracketItem] = []
         depth, first, last = 0, -1, -1  # number of open inner brackets; start (-1: none) and end of the current item
         for token in self.tokens_from(opening.end):
             if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
                 if first >= 0:
-                    slots.append(BracketItem(first, last, token if token.text == "," else None))
+                    items.append(BracketItem(first, last, token if token.text == "," else None))
                 first = -1
                 if token.text != ",":
-                    return slots, token
+                    return items, token
                 continue
             depth += token.text in ("(", "[", "{") and token.kind == tokenize.OP
             depth -= token.text in (")", "]", "}") and token.kind == tokenize.OP
@@ -495,8 +495,8 @@ class Source:
         raise Unparsable("a bracket is not closed")
 
     def argument_items(self, call: ast.Call) -> list[BracketItem]:
-        """Return the arguments of a call as slots, in the order of the text."""
-        return self.slots(self.opening_parenthesis(call))[0]
+        """Return the arguments of a call in the order of the text."""
+        return self.bracket_items(self.opening_parenthesis(call))[0]
 
     def opening_parenthesis(self, call: ast.Call) -> Token:
         """Return the parenthesis that begins a call's arguments."""

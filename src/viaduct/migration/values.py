@@ -130,7 +130,7 @@ class Undecided:
 UNDECIDED = Undecided()
 Kind = str | None | Undecided
 Key = tuple[str, object, str]
-"""One of ("name", scope, name), ("self", class, attribute), ("method", class, name) and ("", expression, "")."""
+"""One of ("name", scope, name), ("self", class, attribute), ("method", class, name) and ("expression", node, "")."""
 MAX_ELEMENTS = 8  # a longer tuple has no kind
 TUPLE = "tuple:"
 """Prefix of the kind of a tuple. The kinds of its elements follow, separated by `|`; an unknown one is empty."""
@@ -167,7 +167,7 @@ class Values:
         self.users: dict[Key, dict[Key, None]] = {}  # key -> keys whose kinds depend on its kind
         self.queue: deque[Key] = deque()  # keys to evaluate; `queued` is the same as a set
         self.queued: set[Key] = set()
-        self.current: Key = ("", None, "")  # the key that is being evaluated
+        self.current: Key = ("expression", None, "")  # the key that is being evaluated
         self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
         self.other_library_names: dict[tuple[int, str], bool] = {}  # see is_from_other_library
         self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # function -> name -> every `name.x`
@@ -182,7 +182,7 @@ class Values:
     def full_kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression, also of tuples and objects of any class of the project."""
         if node is not None and node not in self.expressions:
-            self.expressions[node] = self.solve(("", node, ""))
+            self.expressions[node] = self.solve(("expression", node, ""))
         return self.expressions[node] if node is not None else None
 
     def solve(self, key: Key) -> str | None:

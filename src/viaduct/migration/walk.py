@@ -112,6 +112,7 @@ class Walk:
         return sorted(matching)
 
     def leave_out(self, path: str, reason: str) -> None:
+        """Move a path to `skipped`."""
         for paths in (self.scripts, self.other_files, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
@@ -155,7 +156,7 @@ def make_unreadable_error(path: Path, error: OSError) -> BadValue:
 
 def walk_folder(root: Path) -> Walk:
     files = Walk(root)
-    pending = [("", ignoring.load_ignore_rules(root))]
+    pending = [("", ignoring.load_ignore_rules(root))]  # (path of a folder, "" or with a slash at its end; its rules)
     while pending:
         folder, rules = pending.pop()
         try:

@@ -55,7 +55,7 @@ def remove_hook(site: Site) -> None:
     statement = site.source.statement_around(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
-        site.edit.remove_items(site.source.slots(opening)[0], {parent.elts.index(site.node)})
+        site.edit.remove_items(site.source.bracket_items(opening)[0], {parent.elts.index(site.node)})
     elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.import_npu_name('NpuEmptyHook')}()"):
