@@ -38,8 +38,8 @@ def test_a_choice_replaces_the_forward_pass_of_its_calls_alone() -> None:
     assert list(network.state_dict()) == names
     forward = applied.forwards[0]
     used: list[int] = []
-    original = forward.variants[calls[1].fast_key]
-    forward.variants[calls[1].fast_key] = lambda module, x: (used.append(1), original(module, x))[1]
+    original = forward.variants[calls[1].input_key]
+    forward.variants[calls[1].input_key] = lambda module, x: (used.append(1), original(module, x))[1]
     network(x).sum().backward()
     assert used == [1]
     with torch.no_grad():
@@ -68,7 +68,7 @@ def test_launch_parameters_of_kernels_go_into_their_table_and_out_again() -> Non
     assert kernel.read_key("conv2d x=1") is None
     chosen = {signature.key: {"rows": 8}}
     assert not apply_choices([], None, chosen).choices, "this network runs on no kernels of our own"
-    applied = apply_choices([], None, chosen, with_kernels=True)
+    applied = apply_choices([], None, chosen, uses_own_kernels=True)
     try:
         assert applied.describe() == "1 choice: 1 kernel launches"
         assert find_choice(*launch) == {"rows": 8}

@@ -105,7 +105,7 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)
     has_own_kernels = bool(training.computation.fused_count)
-    return apply_choices(calls, training.optimizer, choices, step_key, with_kernels=has_own_kernels)
+    return apply_choices(calls, training.optimizer, choices, step_key, uses_own_kernels=has_own_kernels)
 
 
 def find_calls(training: Training) -> list[Call]:

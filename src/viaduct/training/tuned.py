@@ -194,10 +194,10 @@ class TuningSession:
         """Return the operators of the step that have variants here."""
         operators = []
         kinds = list_kinds()
-        with_compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
+        allow_compiled = self.request.budget_s >= COMPILER_S * len(observed["operators"])
         for row in observed["operators"]:
             signature = Signature.decode_json(row["signature"])
-            space = kinds[signature.kind].make_space(signature, self.device_type, with_compiler)
+            space = kinds[signature.kind].make_space(signature, self.device_type, allow_compiled)
             operators.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
         if self.device_type == "cpu":
             signature = Signature.decode_json(observed["threads"])

@@ -115,7 +115,9 @@ class RecipeStep:
         training = self.training
         key = make_step_signature(training, self.job.loaded.name).key
         has_own_kernels = bool(training.computation.fused_count)
-        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, with_kernels=has_own_kernels)
+        applied = apply_choices(
+            self.calls, training.optimizer, request["choices"], key, uses_own_kernels=has_own_kernels
+        )
 
         def make_step(with_choices: bool) -> Any:
             def run() -> None:
@@ -153,7 +155,7 @@ class ThreadCounts:
     def __init__(self, step: RecipeStep) -> None:
         self.step = step
 
-    def make_space(self, signature: Signature, device: str, with_compiler: bool = False) -> Space:
+    def make_space(self, signature: Signature, device: str, allow_compiled: bool = False) -> Space:
         return make_threads_space(torch.get_num_threads())
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:

@@ -35,7 +35,7 @@ class Call:
     module: nn.Module
     signature: Signature
     device: str  # type of the input's device
-    fast_key: tuple[Any, ...]  # shape, strides, dtype and more of the input, from `make_fast_key`
+    input_key: tuple[Any, ...]  # shape, strides, dtype and more of the input, from `make_input_key`
 
 
 class TunedForward:
@@ -44,20 +44,20 @@ class TunedForward:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.default = module.forward
-        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}  # by `make_fast_key` of the input
+        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}  # by `make_input_key` of the input
         self.is_on = True
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.is_on and torch.is_grad_enabled():
-            variant = self.variants.get(make_fast_key(x))
+            variant = self.variants.get(make_input_key(x))
             if variant is not None:
                 return variant(self.module, x)
         y: Tensor = self.default(x)
         return y
 
 
-def make_fast_key(x: Tensor) -> tuple[Any, ...]:
-    """Return a key by which a module finds the variant of a call; it takes much less time than a signature."""
+def make_input_key(x: Tensor) -> tuple[Any, ...]:
+    """Return what decides which variant a call uses; it takes much less time to make than a signature."""
     device_type = x.device.type
     autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
     return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, device_type
@@ -72,7 +72,7 @@ def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
         if len(arguments) == 1 and isinstance(x := arguments[0], Tensor) and torch.is_grad_enabled():
             signature = MODULE_KINDS[type(module)].describe(module, x)
             if signature is not None:
-                calls.append(Call(names[module], module, signature, x.device.type, make_fast_key(x)))
+                calls.append(Call(names[module], module, signature, x.device.type, make_input_key(x)))
 
     candidates = [module for module in names if type(module) in MODULE_KINDS and "forward" not in vars(module)]
     handles = [module.register_forward_pre_hook(record_call) for module in candidates]
@@ -134,12 +134,12 @@ def apply_choices(
     torch_optimizer: torch.optim.Optimizer | None,
     choices: Mapping[str, Choice],
     threads_key: str = "",
-    with_kernels: bool = False,
+    uses_own_kernels: bool = False,
 ) -> AppliedChoices:
     """Apply the choices that match the calls and the optimizer, by the key of the operator's signature; ignore others.
 
-    `threads_key` is the key of the choice of a number of threads. With `with_kernels` the network runs on viaduct's
-    kernels, which read their launch parameters from a table.
+    `threads_key` is the key of the choice of a number of threads. `uses_own_kernels` says that the network runs on
+    viaduct's kernels, which read their launch parameters from a table; otherwise choices for kernels are ignored.
     """
     applied = AppliedChoices()
     forwards: dict[nn.Module, TunedForward] = {}
@@ -148,19 +148,19 @@ def apply_choices(
         if choice is None:
             continue
         kind = MODULE_KINDS[type(call.module)]
-        space = kind.make_space(call.signature, device=call.device, with_compiler=True)
+        space = kind.make_space(call.signature, device=call.device, allow_compiled=True)
         if dict(choice) == kind.DEFAULT or space.explain_invalid(choice):
-            continue  # the default, or a variant that cannot run here, for example without a compiler
+            continue  # the default, or a variant that this machine does not have: compiled ones need a C++ compiler
         forward = forwards.get(call.module)
         if forward is None:
             forward = forwards[call.module] = TunedForward(call.module)
             call.module.forward = forward
-        forward.variants[call.fast_key] = kind.make_forward(choice)
+        forward.variants[call.input_key] = kind.make_forward(choice)
         applied.choices[call.signature.key] = choice
     applied.forwards = list(forwards.values())
     applied.module_count = len(forwards)
     add_optimizer_choice(applied, torch_optimizer, choices)
-    if with_kernels:
+    if uses_own_kernels:
         applied.kernels = kernel.select_choices(choices)
         applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
     threads = choices.get(threads_key, {}).get("threads")
@@ -179,6 +179,7 @@ def add_optimizer_choice(
     if signature is None or signature.key not in choices:
         return
     choice = choices[signature.key]
-    if dict(choice) != optimizer.DEFAULT and not optimizer.make_space(signature, "").explain_invalid(choice):
+    space = optimizer.make_space(signature, device="any")  # the variants do not depend on the device
+    if dict(choice) != optimizer.DEFAULT and not space.explain_invalid(choice):
         applied.optimizer, applied.optimizer_choice = torch_optimizer, choice
         applied.choices[signature.key] = choice

@@ -46,7 +46,7 @@ class BadBank(ViaductError):
 
 
 class DamagedBank(BadBank):
-    """Raised for a file of a bank that cannot be read."""
+    """Raised for a file of a bank that cannot be read, or that is of another fingerprint than its name says."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
@@ -180,6 +180,7 @@ class Bank:
         return [file for file in files if not file.name.startswith((RESULT_PREFIX, "."))]
 
     def find_file(self, fingerprint: Fingerprint) -> Path:
+        """Return the path of the file for a fingerprint, which need not exist."""
         return self.path / fingerprint.file_name
 
     def read(self, fingerprint: Fingerprint) -> BankContents:

@@ -53,8 +53,8 @@ def read_fingerprint(device: str) -> Fingerprint:
 
     from viaduct import devices
 
-    here = devices.get(device)
-    versions = here.get_versions()
+    measured_device = devices.get(device)
+    versions = measured_device.get_versions()
     if device == "cpu":
         capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     else:
@@ -62,7 +62,7 @@ def read_fingerprint(device: str) -> Fingerprint:
         threads = 0
     return Fingerprint(
         device=device,
-        name=here.describe_card(),
+        name=measured_device.describe_card(),
         capability=capability,
         threads=threads,
         driver=versions.get("driver", ""),

@@ -30,6 +30,7 @@ class Journal:
 
     @classmethod
     def of(cls, bank: Bank, fingerprint: Fingerprint, signature: Signature) -> Journal:
+        """Return the journal of an operator in the bank's folder; its file need not exist."""
         folder = bank.path / FOLDER / fingerprint.file_name.removesuffix(".json")
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 

@@ -81,6 +81,7 @@ class VariantTimer:
     """Measures variants of operators on one device; the work of the variants of the last operator is cached."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
+        """Set the device, and the modules or objects for each kind of operator (`operators/`) by KIND."""
         self.device = device
         self.kinds: Mapping[str, OperatorKind] = kinds
         self.clock = Clock(devices.get(device), device)
@@ -97,6 +98,7 @@ class VariantTimer:
             self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
     def prepare(self, signature: Signature, point: Choice) -> Work:
+        """Return the work of a point, which is made once."""
         self.switch_operator(signature)
         key = repr(sorted(point.items()))
         if key not in self.works:

@@ -61,7 +61,9 @@ class OperatorRequests:
         """Check a candidate's values, then time it in turns with the default and the incumbent, the best point so far.
 
         The turns end early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
-        not timed; the answer then has only the key `wrong`.
+        not timed; the answer then has only the key `wrong`. Otherwise `us`, `ratio` and `spread` are the candidate's
+        median time, its ratio to the default's and its spread; `others` is the share of the processors that other
+        programs used.
         """
         from viaduct.tuning.signature import Signature
 
@@ -74,7 +76,7 @@ class OperatorRequests:
         rival = "default"
         if incumbent not in (default, candidate):
             points["incumbent"], rival = incumbent, "incumbent"
-        if candidate == default:
+        if candidate == default:  # one entry is enough; the default is then compared with itself
             points.pop("candidate")
         compared = ("candidate", rival) if "candidate" in points else ("default", "default")
         times = self.timer.time_in_turns(

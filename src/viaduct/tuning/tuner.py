@@ -268,7 +268,10 @@ class Tuner:
 
 
 def divide_budget(shares: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """Return the seconds for each operator (by its key in `shares`), in proportion to its share of the step."""
+    """Return the seconds for each operator, in proportion to its share of the step; {} if all shares are 0.
+
+    `shares` and the result are by key of the operator's signature.
+    """
     total = sum(shares.values())
     return {key: seconds * share / total for key, share in shares.items()} if total else {}
 

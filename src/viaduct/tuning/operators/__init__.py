@@ -37,7 +37,8 @@ class OperatorKind(Protocol):
 
     KIND: str
 
-    def make_space(self, signature: Signature, device: str, with_compiler: bool) -> Space: ...
+    def make_space(self, signature: Signature, device: str, allow_compiled: bool) -> Space:
+        """Return the variants on a kind of device; compiled ones only if they are allowed and can run here."""
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
         """Return the work; with `exact` its values are a reference of higher precision, usually float64."""

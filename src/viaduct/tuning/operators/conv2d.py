@@ -58,12 +58,12 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
     )
 
 
-def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
+def make_space(signature: Signature, device: str, allow_compiled: bool = False) -> Space:
     layouts = ["as_given", *(name for name in LAYOUTS if name != signature["layout"])]
     implementations = ["convolution"]
     if is_pointwise(signature):
         implementations.append("matrix_product")
-    if with_compiler and can_compile(device):
+    if allow_compiled and can_compile(device):
         implementations.append("compiled")
     switch = (True, False) if device == "cpu" else (True,)
     return Space(

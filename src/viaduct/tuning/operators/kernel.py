@@ -51,7 +51,7 @@ def list_tunable(keys: Iterable[Key]) -> list[Key]:
     return [key for key in keys if key[0] in tunables]
 
 
-def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
+def make_space(signature: Signature, device: str, allow_compiled: bool = False) -> Space:
     from viaduct.kernels import tunable
 
     return tunable.make_space(require_key(signature), torch.device(device))

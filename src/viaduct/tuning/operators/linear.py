@@ -37,10 +37,13 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
     return Signature.of(KIND, **shapes, **describe_operands(module, x))
 
 
-def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
-    """Return the variants of a linear layer; oneDNN can be switched off only on the CPU, and not in float32."""
+def make_space(signature: Signature, device: str, allow_compiled: bool = False) -> Space:
+    """Return the variants of a linear layer.
+
+    oneDNN can be switched off only on the CPU, and not in float32, where PyTorch's products do not use it.
+    """
     implementations = ["linear", "transposed"]
-    if with_compiler and can_compile(device):
+    if allow_compiled and can_compile(device):
         implementations.append("compiled")
     switch = (True, False) if device == "cpu" and signature["compute"] != "float32" else (True,)
     return Space(

@@ -45,7 +45,7 @@ def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
     )
 
 
-def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
+def make_space(signature: Signature, device: str, allow_compiled: bool = False) -> Space:
     return Space([Parameter("implementation", tuple(IMPLEMENTATIONS))], default=DEFAULT)
 
 

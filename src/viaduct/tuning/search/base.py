@@ -56,7 +56,7 @@ class Searcher(ABC):
 
     @property
     def best(self) -> tuple[Point, float] | None:
-        """The fastest point so far and its time."""
+        """The fastest point so far and its time; None as long as none was measured without a failure."""
         ranked = self.rank_codes()
         return (self.space.decode(ranked[0]), self.times[ranked[0]] or 0.0) if ranked else None
 

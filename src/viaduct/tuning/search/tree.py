@@ -3,8 +3,9 @@
 A state is a prefix of a code: the values of the first parameters. A decision is the value of the next parameter. A
 network gives each decision a prior probability and each state a value, 1 for the fastest known time and near 0 for slow
 points and failures. Before each measurement, simulations descend the tree by the values and priors of decisions; the
-most visited decisions give the point to measure. After each measurement the network is trained: its values on all
-times, where a prefix has the value of the best point below it, and its priors on the visits of earlier searches.
+most visited decisions give the point to measure. After each measurement, from the fourth on, the network is trained:
+its values on all times, where a prefix has the value of the best point below it, and its priors on the visits of
+earlier searches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ SIMULATIONS = 40  # before each measurement
 EXPLORATION = 0.6  # weight of the prior in PUCT
 NOISE = 0.25  # share of random noise in the priors of the first decision
 RANDOM_SHARE = 0.1  # share of points that are drawn at random, in case the network is wrong
+MIN_TIMES = 4  # measurements from which on the network is trained
 STEPS = 6  # training steps on measured points after each measurement
 BATCH = 48  # rows of a training step
 RECENT = 400  # last decisions that the policy is trained on
@@ -150,7 +152,7 @@ class TreeSearcher(Searcher):
 
     def on_time(self, code: Code, microseconds: float | None) -> None:
         best = self.best
-        if best is None or len(self.times) < 4:
+        if best is None or len(self.times) < MIN_TIMES:
             return
         rewards = {measured: 0.0 if time is None else best[1] / time for measured, time in self.times.items()}
         states = self.label_states(rewards)
