@@ -1,4 +1,4 @@
-"""The watch over a script's time and memory lives as long as the script, or ends it; a silent rank is no good end."""
+"""If time and memory can no longer be watched, the script is ended; a rank without a report is a failure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> No
 SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except BaseException:\n        pass\n"
 
 
-def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_does_not_count(tmp_path: Path) -> None:
+def test_a_script_that_catches_its_stop_is_ended_and_its_further_steps_do_not_count(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
     assert answer.code == 0, answer.stderr
     assert "3 steps, stopped there" in answer.stderr

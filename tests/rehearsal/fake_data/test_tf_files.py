@@ -1,4 +1,4 @@
-"""Records that are not there are made up from what the script parses; nothing else is."""
+"""Missing TFRecords are made up from the features that the script parses, and nothing else is."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_missing_records_are_made_up_and_the_users_folder_stays_as_it_is(tmp_pat
 
 
 @pytest.mark.slow
-def test_without_being_asked_nothing_is_made_up(tmp_path: Path) -> None:
+def test_without_fake_data_nothing_is_made_up(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     answer = rehearse_script(tmp_path, READS, "--on", "original", "--steps", "2", "--", str(tmp_path / "data"))
     assert answer.code == 1

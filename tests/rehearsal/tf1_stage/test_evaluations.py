@@ -86,7 +86,7 @@ with sess:
 
 
 @needs_tensorflow
-def test_evaluations_end_in_every_style_and_the_script_goes_on_behind_them(tmp_path: Path) -> None:
+def test_evaluations_end_in_every_style_and_the_script_continues_after_them(tmp_path: Path) -> None:
     script = tmp_path / "evaluates.py"
     script.write_text(SCRIPT)
     answer = rehearse_script("original", script, steps=3)
@@ -160,7 +160,7 @@ def test_without_a_bound_nothing_is_counted() -> None:
         ("ValueError", False),
     ],
 )
-def test_only_a_loop_that_awaits_the_end_is_told_of_one(handler: str, awaited: bool, tmp_path: Path) -> None:
+def test_only_a_loop_that_catches_the_end_of_data_gets_that_error(handler: str, awaited: bool, tmp_path: Path) -> None:
     script = tmp_path / f"script{awaited}{len(handler)}.py"
     script.write_text(f"try:\n    work()\nexcept {handler}:\n    after()\n")
     assert evaluations.is_end_of_data_caught((str(script), 2)) is awaited

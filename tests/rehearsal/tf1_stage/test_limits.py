@@ -1,4 +1,4 @@
-"""Refusals of the NPU in a TensorFlow 1 script name the line; a right script is left alone."""
+"""Limits that a TensorFlow 1 script meets are reported at its line; a correct script meets none."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ NARROW = "w = tf.get_variable('w', [6])"
     ],
     ids=["narrow", "some_operator", "what_is_trained"],
 )
-def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
+def test_float64_weights_are_refused_operators_are_a_warning_and_feeds_are_allowed(
     middle: str, code: int, message: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "wide.py"

@@ -1,4 +1,4 @@
-"""Sessions: whose mistake an error is, and which of them are closed."""
+"""Sessions: errors of the script and of the stand-in, and sessions that count as closed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.tf1_scripts import needs_tensorflow, rehearse_script
 pytestmark = needs_tensorflow
 
 
-def test_a_mistake_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: Path) -> None:
+def test_an_error_of_the_stand_in_is_not_taken_for_one_of_the_script(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text(
         "import tensorflow as tf\n"

@@ -1,4 +1,4 @@
-"""Steps are counted and bounded in every style of TensorFlow 1, and what is kept of them is exact."""
+"""Steps are counted and bounded in every style of TensorFlow 1, and their losses, gradients and weights are exact."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ with tf.Session() as sess:
 )
 
 
-def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
+def test_gradients_after_branches_and_loops_are_recorded(tmp_path: Path) -> None:
     script = tmp_path / "branches.py"
     script.write_text(BRANCHES)
     answer = rehearse_script("original", script, steps=3)
@@ -138,7 +138,7 @@ def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
     assert np.allclose(answer.gradients["table"], [[0, 0], [2, 2], [0, 0]])
 
 
-def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
+def test_scripts_continue_after_the_training_of_an_estimator(tmp_path: Path) -> None:
     script = tmp_path / "styles.py"
     script.write_text(STYLES)
     answer = rehearse_script("original", script, steps=4, arguments=[str(tmp_path / "model")])

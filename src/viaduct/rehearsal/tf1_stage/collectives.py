@@ -1,10 +1,12 @@
 """Collectives between local ranks, as operators of a TensorFlow graph, by gloo.
 
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
-its own process group. The group's key is the same on every rank: the operator's name, and its number within the
-graph. A waiting collective holds one of TensorFlow's threads; therefore sessions get more threads
+its own process group, whose key is the same on every rank: the operator's name, and its number within the graph. A
+waiting collective holds one of TensorFlow's threads; therefore sessions get more threads
 (`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before every exchange but
 send and receive, the ranks compare dtypes and shapes, and raise an error if these differ.
+
+`group` is the name of a group of ranks, one that the script made or WORLD; `ranks` are its members' world ranks.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def get_process_group(key: str, ranks: list[int]) -> Any:
     """Return the process group of one collective.
 
     ProcessGroupGloo waits for the other ranks. Meanwhile other threads can make their groups: the lock is released, and
-    each group has its own connection to the store.
+    each process group has its own connection to the store.
     """
     with _lock:
         if key in _process_groups:
@@ -81,9 +83,9 @@ def get_process_group(key: str, ranks: list[int]) -> Any:
     from torch.distributed.distributed_c10d import PrefixStore
 
     own_store, own_index = PrefixStore(f"tf1/{key}", store), ranks.index(state.rank())
-    group = dist.ProcessGroupGloo(own_store, own_index, len(ranks), read_time_limit())
+    process_group = dist.ProcessGroupGloo(own_store, own_index, len(ranks), read_time_limit())
     with _lock:
-        return _process_groups.setdefault(key, group)
+        return _process_groups.setdefault(key, process_group)
 
 
 def has_exchanged() -> bool:
@@ -92,7 +94,7 @@ def has_exchanged() -> bool:
 
 
 def check_agreement(
-    key: str, group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool
+    key: str, process_group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool
 ) -> None:
     """Raise ValueError unless all ranks have the same number of arrays with the same dtypes and shapes.
 
@@ -103,26 +105,27 @@ def check_agreement(
     tensors = [[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays]
     text = json.dumps(tensors).encode()
     checksums = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
-    group.allgather([checksums], [torch.tensor([zlib.crc32(text)])]).wait()
+    process_group.allgather([checksums], [torch.tensor([zlib.crc32(text)])]).wait()
     if len({int(checksum) for checksum in checksums}) == 1:
         return
-    for rank, other_text in zip(ranks, gather_padded(group, np.frombuffer(text, np.uint8), len(ranks)), strict=True):
+    texts = gather_padded(process_group, np.frombuffer(text, np.uint8), len(ranks))
+    for rank, other_text in zip(ranks, texts, strict=True):
         if bytes(other_text) != text:
             other_tensors = bytes(other_text).decode()
             raise ValueError(f"{key}: rank {state.rank()} has {text.decode()}, rank {rank} has {other_tensors}")
 
 
-def gather_padded(group: Any, array: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
+def gather_padded(process_group: Any, array: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
     """Return the arrays of all `count` ranks; arrays with a shorter first dimension are padded for the exchange."""
     import torch
 
     lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
-    group.allgather([lengths], [torch.tensor([len(array)])]).wait()
+    process_group.allgather([lengths], [torch.tensor([len(array)])]).wait()
     padded = np.zeros((max(map(int, lengths)), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     data = bytes_of(padded)
     parts = [torch.empty_like(data) for _ in range(count)]
-    group.allgather([parts], [data]).wait()
+    process_group.allgather([parts], [data]).wait()
     arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
     return [part[: int(length)] for part, length in zip(arrays, lengths, strict=True)]
 
@@ -172,15 +175,15 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
 
     arrays = [np.asarray(array) for array in arrays]
     dtypes = [choose_reduced_dtype(array.dtype) for array in arrays]
-    group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, arrays, same_shape=True)
+    process_group = get_process_group(key, ranks)
+    check_agreement(key, process_group, ranks, arrays, same_shape=True)
     ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(ops[reduction])
     results = []
     for array, dtype in zip(arrays, dtypes, strict=True):
         tensor = torch.from_numpy(np.array(array, dtype, copy=True, order="C", ndmin=1))
-        group.allreduce([tensor], options).wait()
+        process_group.allreduce([tensor], options).wait()
         results.append(tensor.numpy().reshape(array.shape).astype(array.dtype))
     return results
 
@@ -191,14 +194,14 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
     arrays = [np.asarray(array) for array in arrays]
     for array in arrays:
         refuse_strings(array.dtype)
-    group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, arrays, same_shape=True)
+    process_group = get_process_group(key, ranks)
+    check_agreement(key, process_group, ranks, arrays, same_shape=True)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
     results = []
     for array in arrays:
         data = bytes_of(array)
-        group.broadcast([data], options).wait()
+        process_group.broadcast([data], options).wait()
         results.append(array_of(data, array.dtype, array.shape))
     return results
 
@@ -209,9 +212,9 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     refuse_strings(array.dtype)
     if not array.shape:
         raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
-    group = get_process_group(key, ranks)
-    check_agreement(key, group, ranks, [array], same_shape=False)
-    return gather_padded(group, array, len(ranks))
+    process_group = get_process_group(key, ranks)
+    check_agreement(key, process_group, ranks, [array], same_shape=False)
+    return gather_padded(process_group, array, len(ranks))
 
 
 def send_array(key: str, array: Any, target: int) -> None:

@@ -8,7 +8,7 @@ from rehearsal.tf1_scripts import needs_tensorflow
 pytestmark = needs_tensorflow
 
 
-def test_unknown_words_get_the_default_or_a_bucket_behind_the_known_ones() -> None:
+def test_unknown_words_get_the_default_or_a_bucket_after_the_known_ones() -> None:
     answer = evaluate(
         "original",
         """

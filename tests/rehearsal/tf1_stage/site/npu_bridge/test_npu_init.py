@@ -26,7 +26,7 @@ def test_a_config_of_the_script_is_changed_and_returned_and_every_session_has_th
     assert answer == [True, True, ["NpuOptimizer"], True, "folder", 1]
 
 
-def test_the_broadcast_comes_behind_the_hooks_of_a_list_and_others_are_dropped() -> None:
+def test_the_broadcast_comes_after_the_hooks_of_a_list_and_others_are_dropped() -> None:
     answer = evaluate(
         "npu",
         """

@@ -24,7 +24,7 @@ def test_a_host_call_whose_function_takes_other_tensors_is_refused(
     assert reason in check_answers[call]
 
 
-def test_the_host_hears_of_every_step_once_it_is_taken(layer_answers: dict[str, Any]) -> None:
+def test_the_host_call_runs_after_every_step(layer_answers: dict[str, Any]) -> None:
     _, losses = descent(4, bias=True)
     trained = [[float(number), pytest.approx(loss, rel=1e-5)] for number, loss in enumerate(losses[:3], 1)]
     assert layer_answers["heard"] == [*trained, *[[3.0, pytest.approx(losses[3], rel=1e-5)]] * 2], (

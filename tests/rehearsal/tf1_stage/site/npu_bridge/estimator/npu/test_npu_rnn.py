@@ -8,7 +8,7 @@ from rehearsal.tf1_scripts import needs_tensorflow
 pytestmark = needs_tensorflow
 
 
-def test_outputs_are_those_of_tensorflow_and_zero_behind_the_end_of_a_sequence() -> None:
+def test_outputs_are_those_of_tensorflow_and_zero_after_the_end_of_a_sequence() -> None:
     answer = evaluate(
         "npu",
         """
