@@ -243,7 +243,7 @@ def test_continuing_a_run_elsewhere_ends_where_it_would_have_ended(donor: RunDir
     uninterrupted = train_recipe(STATEFUL, RunDir(tmp_path))
     made, lines = begun(STATEFUL, run, donor.path, schedule="continue")
     assert made.step == PER_EPOCH
-    assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 parameters." in lines
+    assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 of 5 parameters." in lines
     with made.train_batches, made.validation:
         made.fit()
     assert equal(weights(made), weights(uninterrupted))
@@ -328,7 +328,7 @@ def test_slots_beside_a_file_are_taken(run: RunDir, tmp_path: Path) -> None:
     recipe = replace(RECIPE, model=small_resnet)
     _, lines = begun(recipe, run, tmp_path / "w.safetensors", schedule="continue", exclude="head")
     count = len(list(own.parameters()))
-    assert f"state of {count - 2} parameters" in lines[1]
+    assert f"state of {count - 2} of {count} parameters" in lines[1]
     assert not any("Warning" in line for line in lines)
 
 

@@ -43,31 +43,17 @@ class LarsSupport(DeviceRateSupport):
 
 
 class LarsOptimizer(torch.optim.Optimizer):
-    """LARS in one of its two forms; parameter groups whose entry "adapted" is true have trust ratios."""
+    """LARS in one of its two forms.
+
+    Each parameter group has its own "weight_decay"; the groups whose entry "adapted" is true have trust ratios.
+    """
 
     support = LarsSupport
 
     def __init__(
-        self,
-        params: Any,
-        lr: float,
-        *,
-        form: LarsForm = "contrib",
-        momentum: float = 0.9,
-        trust: float = 0.001,
-        epsilon: float | None = None,
-        weight_decay: float = 0.0,
+        self, groups: list[dict[str, Any]], lr: float, *, form: LarsForm, momentum: float, trust: float, epsilon: float
     ) -> None:
-        default_epsilon = 0.0 if form == "contrib" else 1e-5
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "trust": trust,
-            "epsilon": default_epsilon if epsilon is None else epsilon,
-            "weight_decay": weight_decay,
-            "adapted": True,
-        }
-        super().__init__(params, defaults)
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "trust": trust, "epsilon": epsilon})
         self.form = form
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
         # Replaced if layers are split over the ranks, because each rank then has some rows of a weight only.

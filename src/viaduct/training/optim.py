@@ -38,8 +38,13 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
             )
         case RmsProp() as settings:
             groups = build_decay_groups(model, settings.decay, settings.weight_decay)
-            slots = {"square_decay": settings.square_decay, "momentum": settings.momentum, "epsilon": settings.epsilon}
-            return TfRmsProp(groups, settings.lr, **slots)
+            return TfRmsProp(
+                groups,
+                settings.lr,
+                square_decay=settings.square_decay,
+                momentum=settings.momentum,
+                epsilon=settings.epsilon,
+            )
         case Lars() as settings:
             return build_lars(settings, model)
         case Thor() as settings:
@@ -54,7 +59,9 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
     """Return LARS, with trust ratios for the weights of convolutions and dense layers."""
-    default_decay: Decayed = "not_norm" if settings.form == "contrib" else "weights"
+    is_contrib = settings.form == "contrib"
+    default_decay: Decayed = "not_norm" if is_contrib else "weights"
+    default_epsilon = 0.0 if is_contrib else 1e-5
     layer_weights = {id(parameter) for parameter in list_decaying_parameters(model, "weights")}
     groups = [
         {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in layer_weights) == adapted]}
@@ -68,7 +75,7 @@ def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:
         form=settings.form,
         momentum=settings.momentum,
         trust=settings.trust,
-        epsilon=settings.epsilon,
+        epsilon=default_epsilon if settings.epsilon is None else settings.epsilon,
     )
 
 

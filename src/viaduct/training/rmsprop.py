@@ -21,28 +21,18 @@ from viaduct.training.optimizer_support import DeviceRateSupport, compute_decaye
 
 
 class TfRmsProp(torch.optim.Optimizer):
-    """TensorFlow 1's RMSProp. It updates all weights by a few operators, and the host never waits for the device."""
+    """TensorFlow 1's RMSProp; each parameter group has its own "weight_decay".
+
+    It updates all weights of a group by a few operators, and the host never waits for the device.
+    """
 
     support = DeviceRateSupport
 
     def __init__(
-        self,
-        params: Any,
-        lr: float,
-        *,
-        square_decay: float = 0.9,
-        momentum: float = 0.9,
-        epsilon: float = 1.0,
-        weight_decay: float = 0.0,
+        self, groups: list[dict[str, Any]], lr: float, *, square_decay: float, momentum: float, epsilon: float
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "square_decay": square_decay,
-            "momentum": momentum,
-            "epsilon": epsilon,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "square_decay": square_decay, "momentum": momentum, "epsilon": epsilon}
+        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

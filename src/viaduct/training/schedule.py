@@ -213,7 +213,7 @@ def compute_lars_polynomial(schedule: LarsPolynomial, step: int, run_length: Run
     warmup = int(epochs * run_length.images / run_length.global_batch)
     if step <= warmup and warmup:
         return peak * step / warmup
-    span = max(1.0, run_length.exact_steps - warmup + 1)
+    span = max(1.0, run_length.exact_steps - warmup + 1)  # steps of the decay, as the reference counts them
     done = min(max(1, step - warmup), span) / span
     return (peak - schedule.end) * (1 - done) ** 2 + schedule.end
 

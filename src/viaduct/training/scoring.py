@@ -68,9 +68,9 @@ def score_weights(
     data: Path | None,
     device: str,
     every: bool,
-    ema: bool | None = None,
-    recompute: int = 0,
-    save: Path | None = None,
+    ema: bool | None,
+    recompute: int,
+    save: Path | None,
 ) -> list[dict[str, Any]]:
     """Return a row of scores for weights that belong to no run; with `every`, a row for each file of a folder.
 

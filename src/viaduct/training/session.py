@@ -136,7 +136,7 @@ def refuse_observation(request: TrainingRequest, ranks: int) -> None:
         request.profile.check_recipe(request.loaded.recipe)
 
 
-def run_rank(request: TrainingRequest, group: Group, page: LivePage | None = None) -> Outcome:
+def run_rank(request: TrainingRequest, group: Group, page: LivePage | None) -> Outcome:
     """Train as one rank; rank 0 writes the run's files and prints."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)

@@ -88,7 +88,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    def __init__(self, params: Any, settings: Thor, model: nn.Module, fused: bool | None = None) -> None:
+    def __init__(self, params: Any, settings: Thor, model: nn.Module, fused: bool | None) -> None:
         nesterov = settings.nesterov and settings.momentum > 0
         super().__init__(params, settings.lr, settings.momentum, nesterov=nesterov, fused=fused)
         self.settings = settings

@@ -248,7 +248,8 @@ def continue_from(initial: InitialWeights, source: Path, step: TrainingStep) -> 
     state = {name: slots for name, slots in state.items() if name not in initial.excluded}
     loaded = load_state(step.computation.master, step.optimizer, step.parallel, state)
     fresh = f"with a fresh optimizer ({reason or 'the stored state belongs to none of the loaded parameters'})"
-    optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else fresh
+    total = len(list_trained(step.computation.master, step.optimizer))
+    optimizer = f"with the optimizer's state of {loaded} of {total} parameters" if loaded else fresh
     return [f"Continuing at step {initial.step:,}, {optimizer}.", *list_warnings(initial, source, step.recipe)]
 
 
