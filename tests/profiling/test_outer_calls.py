@@ -17,7 +17,7 @@ from viaduct.profiling.outer_calls import OuterCalls
 def test_networks_that_are_copied_or_pickled_carry_nothing_of_us() -> None:
     net = nn.Sequential(nn.Linear(2, 2))
     met: list[Any] = []
-    with OuterCalls(lambda module, args: met.append(module), lambda *call: None) as calls:
+    with OuterCalls(met.append, lambda *call: None) as calls:
         net(torch.ones(1, 2))
         calls.observe_only_called_classes()
         other = copy.deepcopy(net)
@@ -39,7 +39,7 @@ def test_layers_within_a_network_and_modules_without_parameters_are_not_reported
     network = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)))
     begun: list[Any] = []
     outputs: list[Any] = []
-    with OuterCalls(lambda module, args: begun.append(module), lambda *call: outputs.append(call[3])) as calls:
+    with OuterCalls(begun.append, lambda *call: outputs.append(call[3])) as calls:
         network(torch.ones(1, 2))
         if narrowed:
             calls.observe_only_called_classes()
@@ -76,7 +76,7 @@ def test_a_class_has_its_own_call_again_at_the_end() -> None:
 
 def test_nothing_is_narrowed_before_a_network_was_called() -> None:
     begun: list[Any] = []
-    with OuterCalls(lambda module, args: begun.append(module), lambda *call: None) as calls:
+    with OuterCalls(begun.append, lambda *call: None) as calls:
         calls.observe_only_called_classes()
         network = nn.Linear(2, 2)
         network(torch.ones(1, 2))

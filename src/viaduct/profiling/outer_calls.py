@@ -24,7 +24,7 @@ from viaduct.scripts.network_calls import NetworkCalls
 if TYPE_CHECKING:
     from torch import nn
 
-OnCall = Callable[["nn.Module", Any], None]  # module, positional arguments
+OnCall = Callable[["nn.Module"], None]
 OnReturn = Callable[["nn.Module", Any, Any, Any], None]  # module, positional and keyword arguments, output
 
 
@@ -94,7 +94,7 @@ class OuterCalls:
         if module in self._networks or next(module.parameters(), None) is not None:
             self._networks.add(module)
             self._called_classes.setdefault(type(module))
-            self._on_call(module, args)
+            self._on_call(module)
 
     def _on_end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if module in self._networks:

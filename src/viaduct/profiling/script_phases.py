@@ -38,14 +38,14 @@ class ScriptPhases(Watcher):
     """Context manager that marks the phases of a script's steps.
 
     A training pass is a call of a network that may be followed by a backward pass. `on_facts` is called after the first
-    one, `on_done` when the collector has taken all steps of its plan.
+    one, when `facts` is known, `on_done` when the collector has taken all steps of its plan.
     """
 
     def __init__(
         self,
         collector: Collector,
         on_done: Callable[[], None],
-        on_facts: Callable[[NetworkFacts], None] = lambda facts: None,
+        on_facts: Callable[[], None] = lambda: None,
     ) -> None:
         self.collector, self._on_done, self._on_facts = collector, on_done, on_facts
         self.facts: NetworkFacts | None = None
@@ -111,7 +111,7 @@ class ScriptPhases(Watcher):
 
     # Forward
 
-    def _on_call(self, module: nn.Module, args: Any) -> None:
+    def _on_call(self, module: nn.Module) -> None:
         """Mark the start of the forward pass, or an evaluation."""
         if not self._is_training_thread():
             return
@@ -161,7 +161,7 @@ class ScriptPhases(Watcher):
             self._trained.add(id(module))
         if self.facts is None:
             self.facts = describe_pass(module, args, kwargs)
-            self._on_facts(self.facts)
+            self._on_facts()
             self.collector.add_network(module)
 
     # Backward and update

@@ -20,7 +20,6 @@ from typing import Any
 from viaduct.atomic_files import replace_file
 from viaduct.cores import count_cores
 from viaduct.profiling.collector import Collector, PlanPart, clear_constant_interruptions
-from viaduct.profiling.network_facts import NetworkFacts
 from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
 from viaduct.profiling.script_phases import ScriptPhases
@@ -92,7 +91,7 @@ class Session:
         self.finish()
         self._stop()
 
-    def _on_network_facts(self, network: NetworkFacts) -> None:
+    def _on_network_facts(self) -> None:
         self.collector.rank, self._ranks = find_rank_and_size()
         self._write_facts()
 

@@ -1,7 +1,8 @@
-"""The PyTorch stage: a device named npu or mlu in this process, with the CPU's memory and arithmetic.
+"""A stand-in for an NPU or MLU in PyTorch: a device of this process with the CPU's memory and arithmetic.
 
-`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. A process can have
-only one such device.
+`install` gives PyTorch the device npu or mlu, the modules of the vendor's plug-in and the limits of the card.
+`install_cuda_as_cpu` gives it a device that an unchanged CUDA script takes for a GPU. A process can have only one such
+device.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def install(name: str, count: int = 8) -> None:
     if not _prepare(name, count):
         return
     vendor = importlib.import_module(f"{__name__}.{name}")  # npu.py or mlu.py
-    _register(name, vendor.build(), vendor.MEMORY)
+    _register(name, vendor.build(), vendor.MEMORY_BYTES)
     from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, refusals, tensors
 
     tensors.install()  # functions and methods that take a device
@@ -41,7 +42,7 @@ def install_cuda_as_cpu(count: int = 8) -> None:
     from viaduct.rehearsal.torch_stage import original
 
     if _prepare(original.NAME, count):
-        _register(original.NAME, original.build(), original.MEMORY)
+        _register(original.NAME, original.build(), original.MEMORY_BYTES)
         original.install()
 
 
@@ -70,11 +71,11 @@ def _prepare(name: str, count: int) -> bool:
     return True
 
 
-def _register(name: str, device_module: Any, memory: int) -> None:
-    """Register the device with PyTorch: its name, its module, its kernels. `memory` is the bytes of each card."""
+def _register(name: str, device_module: Any, memory_bytes: int) -> None:
+    """Register the device with PyTorch: its name, its module, its kernels; `memory_bytes` are those of each card."""
     from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
 
-    cards.memory_bytes = memory
+    cards.memory_bytes = memory_bytes
     backends: Any = torch.utils.backend_registration
     backends.rename_privateuse1_backend(name)
     backends.generate_methods_for_privateuse1_backend()

@@ -17,7 +17,7 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 
-_KEY = "AutocastPrivateUse1"
+_KEY = "AutocastPrivateUse1"  # PyTorch's dispatch key of autocast on a plug-in's device
 _EXCLUDED = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
 _aten = torch.ops.aten
 

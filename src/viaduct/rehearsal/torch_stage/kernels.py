@@ -29,7 +29,7 @@ from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
 from viaduct.rehearsal.torch_stage.generators import check_generator
 
 Kernel = Callable[..., Any]
-_KEY = "PrivateUse1"
+_KEY = "PrivateUse1"  # PyTorch's dispatch key for a plug-in's device
 _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten

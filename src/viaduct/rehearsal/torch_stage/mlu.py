@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from viaduct.cards import MLU
-from viaduct.rehearsal.torch_stage import profiling, streams, surface
+from viaduct.rehearsal.torch_stage import profiling, surface
 from viaduct.rehearsal.torch_stage.cards import cards
 
 PACKAGE = MLU.plugin  # torch_mlu, the vendor's plug-in
-MEMORY = 80 << 30  # bytes of each card
+MEMORY_BYTES = 80 << 30  # of each card
 
 
 class _Properties(surface.Properties):
@@ -36,15 +36,11 @@ class cncl:
 
 def build() -> types.ModuleType:
     """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
-    streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
     names = surface.collect_shared_names() | surface.make_property_functions(_Properties)
     names |= {MLU.range_module: surface.ProfileRanges, MLU.backend: cncl}
-    device = surface.make_device_module(f"{PACKAGE}.mlu", names)
-    surface.make_submodules(f"{PACKAGE}.mlu")
+    device = surface.make_plugin(PACKAGE, {}, names)
     contents = {**profiling.make_module_contents(), "emit_cnpx": profiling.emit_cnpx}
     surface.make_module(f"{PACKAGE}.profiler", contents, package=True)
-    surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     _make_backends()
     return device
 

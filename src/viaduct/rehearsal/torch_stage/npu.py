@@ -10,13 +10,13 @@ import torch
 
 from viaduct.cards import NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surface
+from viaduct.rehearsal.torch_stage import contributed, profiling, surface
 from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 
 PACKAGE = NPU.plugin  # torch_npu, the vendor's plug-in
 CARD_NAME = "Ascend910B1"
-MEMORY = 64 << 30  # bytes of each card
+MEMORY_BYTES = 64 << 30  # of each card
 _options: dict[str, Any] = {}  # options that scripts set; only their getters read them
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
@@ -46,7 +46,7 @@ def get_device_properties(device_name: Any = None) -> _Properties:
 
 
 def get_device_capability(device: Any = None) -> None:
-    """Report the limit and return None, as on an NPU."""
+    """Report the limit and return None, as on an NPU; by default only a warning, since a script may expect None."""
     limits.report_violation("capability", doubtful=True)
 
 
@@ -253,15 +253,11 @@ def _collect_device_names() -> dict[str, Any]:
 def build() -> types.ModuleType:
     """Make torch_npu with its submodules, and return the module that becomes torch.npu."""
     operators = {function.__name__: function for function in _OPERATORS}
-    streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
     names = surface.collect_shared_names() | _collect_device_names()
-    device = surface.make_device_module(f"{PACKAGE}.npu", names)
-    surface.make_submodules(f"{PACKAGE}.npu")
+    device = surface.make_plugin(PACKAGE, operators, names)
     surface.make_module(f"{PACKAGE}.npu.utils", names)
     surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(), package=True)
     surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
-    surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED_CLASSES, package=True)
     surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED_CLASSES)
     return device

@@ -16,7 +16,7 @@ from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, str
 from viaduct.rehearsal.torch_stage.cards import get_card_index
 
 NAME = "gpu"  # of the device in PyTorch
-MEMORY = 80 << 30  # bytes of each card
+MEMORY_BYTES = 80 << 30  # of each card
 
 
 class _Properties(surface.Properties):

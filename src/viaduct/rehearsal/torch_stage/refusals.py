@@ -78,7 +78,7 @@ def _refuse_cuda(name: str, value: Any) -> Any:
     """Wrap a function or class of torch.cuda, which fails without CUDA, so that its use is reported first."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        case = "request" if name == "_lazy_init" else ""
+        case = "request" if name == "_lazy_init" else ""  # PyTorch calls _lazy_init for any use of a CUDA device
         limits.report_violation("cuda-left", case, device=cards.device_name, name=name)
         return value(*args, **kwargs)
 

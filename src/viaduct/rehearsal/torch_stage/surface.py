@@ -120,7 +120,18 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     return resolve_card_index(device)
 
 
-def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
+def make_plugin(package: str, functions: dict[str, Any], names: dict[str, Any]) -> types.ModuleType:
+    """Make the vendor's package with these functions, and return its module with `names`, which becomes torch.npu."""
+    setattr(streams.Stream, f"{cards.device_name}_stream", property(streams._handle))
+    version = torch.__version__.partition("+")[0]
+    make_module(package, {"__version__": version, **functions}, package=True)
+    device_module = _make_device_module(f"{package}.{cards.device_name}", names)
+    _make_submodules(device_module.__name__)
+    make_module(f"{package}.utils", {}, package=True)
+    return device_module
+
+
+def _make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
     """Make the module that becomes torch.npu or torch.mlu; it reports the use of names that only torch.cuda has."""
     stand_in = make_module(name, contents, package=True)
 
@@ -142,7 +153,7 @@ def _uses_name(frame: types.FrameType) -> bool:
     return "hasattr(" not in line and "getattr(" not in line
 
 
-def make_submodules(package: str) -> None:
+def _make_submodules(package: str) -> None:
     """Make `torch_npu.npu.amp` and the like, which scripts import by their full name."""
     amp_names = {name: getattr(amp, name) for name in ("autocast", "GradScaler", "custom_fwd", "custom_bwd")}
     make_module(f"{package}.amp", amp_names, package=True)
