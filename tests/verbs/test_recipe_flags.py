@@ -36,7 +36,7 @@ def test_a_choice_shows_its_values_a_number_its_kind_and_a_switch_nothing(shown:
     assert "--precision auto|fp32|bf16|fp16|O0|O1|O2|O3" in shown
     assert "--sink N|auto " in shown
     assert "--steps N " in shown
-    assert re.search(r"--deterministic {2,}Same", shown)
+    assert re.search(r"--deterministic {2,}The same", shown)
     assert re.search(r"--balance {2,}Draw", shown)
 
 

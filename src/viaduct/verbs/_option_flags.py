@@ -29,7 +29,7 @@ class Fields:
         self.names = names
 
 
-def with_option_flags(function: Callable[..., None]) -> Callable[..., None]:
+def with_option_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace each parameter of a verb that is a dataclass by flags for its fields."""
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}  # parameter -> its dataclass and the flags' parameters
@@ -44,10 +44,10 @@ def with_option_flags(function: Callable[..., None]) -> Callable[..., None]:
         parameters += flags
 
     @functools.wraps(function)
-    def verb(**values: Any) -> None:
+    def verb(**values: Any) -> Any:
         for name, (kind, flags) in groups.items():
             values[name] = kind(**{flag.name: freeze(values.pop(flag.name, flag.default)) for flag in flags})
-        function(**values)
+        return function(**values)
 
     return set_parameters(verb, parameters)
 
@@ -56,7 +56,7 @@ def freeze(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def set_parameters(verb: Callable[..., None], parameters: Iterable[inspect.Parameter]) -> Callable[..., None]:
+def set_parameters(verb: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
     """Give a function the parameters that typer shall read from its signature and annotations."""
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     vars(verb)["__signature__"] = inspect.Signature(keywords, return_annotation=None)

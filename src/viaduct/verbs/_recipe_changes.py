@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def check_flags(changes: dict[str, str], loaded: LoadedRecipe) -> None:
         raise BadValue(f"steps is {steps}; it must be 1 or more.")
 
 
-def merge_changes(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
+def merge_changes(flags: dict[str, tuple[str, str]], settings: Sequence[str] | None) -> list[tuple[str, str]]:
     """Return the changes (field, value) of flags {name: (field, value)} and `--set`; refuse contradictions."""
     by_field = {path: (name, text) for name, (path, text) in flags.items()}
     changes = list(map(split_setting, settings or []))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from viaduct.errors import BadData, BadValue
+from viaduct.flags import Flag
 
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
@@ -27,74 +29,70 @@ WeightsArgument = Annotated[
         help="A run or one of its checkpoints; with --recipe a .safetensors, .pth, TensorFlow or MindSpore checkpoint."
     ),
 ]
-StepOption = Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")]
-RecipeOption = Annotated[
-    str | None,
-    typer.Option(
-        help="For weights from elsewhere: a recipe's name or file. For a run: a file to use instead of its own copy.",
-        metavar="RECIPE",
-        show_default="the run's own",
-    ),
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="With --recipe NAME: change a field of it; may be repeated.", metavar="FIELD=VALUE"),
-]
-ClassesOption = Annotated[
-    int | None,
-    typer.Option(help="Outputs of the network.", show_default="those of the weights or data, or the recipe's", min=1),
-]
-EmaOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--ema/--no-ema",
-        help="Weights from elsewhere: use their moving averages.",
-        show_default="as the recipe says, if they are there",
-    ),
-]
-LabelsOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Names of the classes: a line for each output, or NUMBER:NAME lines.",
-        metavar="FILE",
-        show_default="the run's",
-    ),
-]
 PrecisionOption = Annotated[
     str | None, typer.Option(help="Another precision than the recipe's.", metavar="auto|fp32|bf16|fp16|O0…O3")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")]
 
 
-def open_classifier(
-    weights: Path,
-    *,
-    step: int | None = None,
-    recipe: str | None = None,
-    settings: list[str] | None = None,
-    classes: int | None = None,
-    ema: bool | None = None,
-    labels: Path | None = None,
-) -> Classifier:
+@dataclass(frozen=True)
+class WeightsOptions:
+    """Flags about the weights and their recipe."""
+
+    step: Annotated[int | None, Flag("The checkpoint of this step.", default="the latest")] = None
+    recipe: Annotated[
+        str | None,
+        Flag(
+            "For weights from elsewhere: a recipe's name or file. For a run: a file to use instead of its own copy.",
+            metavar="RECIPE",
+            default="the run's own",
+        ),
+    ] = None
+    settings: Annotated[
+        tuple[str, ...],
+        Flag("With --recipe NAME: change a field of it; may be repeated.", metavar="FIELD=VALUE", name="--set"),
+    ] = ()
+    classes: Annotated[
+        int | None,
+        Flag("Outputs of the network.", default="those of the weights or data, or the recipe's", minimum=1),
+    ] = None
+    ema: Annotated[
+        bool | None,
+        Flag(
+            "Weights from elsewhere: use their moving averages.",
+            default="as the recipe says, if they are there",
+            name="--ema/--no-ema",
+        ),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        Flag(
+            "Names of the classes: a line for each output, or NUMBER:NAME lines.", metavar="FILE", default="the run's"
+        ),
+    ] = None
+
+
+def open_classifier(weights: Path, options: WeightsOptions) -> Classifier:
     """Load the trained classifier that a verb's flags describe; print notes about it to stderr."""
-    run_and_step = find_run(weights, step)
+    run_and_step = find_run(weights, options.step)
     if run_and_step is None:
-        loaded = load_recipe(weights, recipe, settings, classes, None, step, None)
+        loaded = load_recipe(weights, options)
         from viaduct.handover.classifier import open_weights_file
         from viaduct.handover.outputs import match_outputs
 
-        if classes is None and not any(setting.startswith("data.classes=") for setting in settings or []):
+        if options.classes is None and not any(setting.startswith("data.classes=") for setting in options.settings):
             loaded, note = match_outputs(weights, loaded)
             if note:
                 print(note, file=sys.stderr)
         with advise_on_mismatch(weights, loaded):
-            classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
+            classifier = open_weights_file(weights, loaded, ema=options.ema, labels=options.labels)
     else:
-        refuse_flags(settings, classes, ema)
+        refuse_flags(options)
         from viaduct.handover.classifier import open_run
 
         run, step = run_and_step
-        classifier = open_run(run, step=step, file=Path(recipe) if recipe else None, labels=labels)
+        file = Path(options.recipe) if options.recipe else None
+        classifier = open_run(run, step=step, file=file, labels=options.labels)
     for note in classifier.notes:
         print(note, file=sys.stderr)
     return classifier
@@ -110,37 +108,36 @@ def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
     return None
 
 
-def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | None) -> None:
+def refuse_flags(options: WeightsOptions) -> None:
     """Raise BadValue for flags whose values a run has stored."""
-    for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
-        if value not in (None, []):
+    for flag, value in (("--set", options.settings), ("--classes", options.classes), ("--ema", options.ema)):
+        if value not in (None, ()):
             raise BadValue(f"{flag}: a run is used with its own recipe.", "Leave it out.")
 
 
 def load_recipe(
-    weights: Path,
-    recipe: str | None,
-    settings: list[str] | None,
-    classes: int | None,
-    precision: str | None,
-    step: int | None,
-    data: Path | None,
+    weights: Path, options: WeightsOptions, precision: str | None = None, data: Path | None = None
 ) -> LoadedRecipe:
-    """Return the recipe for weights that are not in a run: --recipe, with --set, --classes and --precision applied."""
+    """Return the recipe for weights that are not in a run: --recipe, with --set, --classes and --precision applied.
+
+    `data`: the folder of the images with which the weights are measured, if any.
+    """
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
     if weights.is_dir() and (weights.parent / "recipe.json").is_file():
         raise BadValue(f"{weights} is a folder of the run {weights.parent}.", f"Give the run itself: {weights.parent}")
-    if not recipe:
+    if not options.recipe:
         raise BadValue(
             f"{str(weights)!r} is not a run, so it does not say how it is evaluated.", *advise_recipe(weights)
         )
-    if step is not None:
+    if options.step is not None:
         raise BadValue("--step is for runs.", "Name the checkpoint itself, such as model.ckpt-601000.")
-    flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
-    changes = merge_changes({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
-    loaded, _ = resolve_recipe(recipe, None, changes)
+    flags = {"classes": ("data.classes", options.classes), "precision": ("precision.compute", precision)}
+    changes = merge_changes(
+        {name: (path, str(value)) for name, (path, value) in flags.items() if value}, options.settings
+    )
+    loaded, _ = resolve_recipe(options.recipe, None, changes)
     changed_fields = dict(changes)
     if "data.classes" in changed_fields and has_enough_outputs(loaded, data):
         return loaded  # a network may have more outputs than the data have classes

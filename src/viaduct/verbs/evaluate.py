@@ -10,15 +10,12 @@ import typer
 
 from viaduct.file_urls import resolve_file_url
 from viaduct.verbs._latency import BATCHES, REPEATS, WARM_UP, refuse_latency_flags, refuse_scoring_flags, show_latency
+from viaduct.verbs._option_flags import Fields, with_option_flags
 from viaduct.verbs._weights import (
-    ClassesOption,
     DeviceOption,
-    EmaOption,
     PrecisionOption,
-    RecipeOption,
-    SettingsOption,
-    StepOption,
     WeightsArgument,
+    WeightsOptions,
     advise_on_mismatch,
     find_run,
     load_recipe,
@@ -27,20 +24,18 @@ from viaduct.verbs._weights import (
 )
 
 
+@with_option_flags
 def main(
     weights: WeightsArgument,
     every: Annotated[bool, typer.Option("--all", help="Measure all checkpoints of the run or folder.")] = False,
-    step: StepOption = None,
+    *,
+    options: Annotated[WeightsOptions, Fields("step", "recipe", "settings", "classes", "ema")],
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of the data; for a run only if they have moved.", callback=resolve_file_url),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
-    recipe: RecipeOption = None,
-    settings: SettingsOption = None,
-    classes: ClassesOption = None,
-    ema: EmaOption = None,
     recompute: Annotated[
         int,
         typer.Option(
@@ -83,21 +78,21 @@ def main(
     """
     if latency:
         refuse_scoring_flags(every, data, recompute, save)
-        classifier = open_classifier(weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema)
+        classifier = open_classifier(weights, options)
         show_latency(classifier, device, precision, batch, warm_up, repeats, as_json)
         return
     refuse_latency_flags(batch, warm_up, repeats)
-    run_and_step = find_run(weights, step)
+    run_and_step = find_run(weights, options.step)
     if run_and_step is None:
-        loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)
+        loaded = load_recipe(weights, options, precision, data)
         from viaduct.training.scoring import score_weights
 
         with advise_on_mismatch(weights, loaded):
             rows = score_weights(
-                weights, loaded, data=data, device=device, every=every, ema=ema, recompute=recompute, save=save
+                weights, loaded, data=data, device=device, every=every, ema=options.ema, recompute=recompute, save=save
             )
     else:
-        refuse_flags(settings, classes, ema)
+        refuse_flags(options)
         from viaduct.training.scoring import score_checkpoints
 
         run, step = run_and_step
@@ -108,7 +103,7 @@ def main(
             precision=precision,
             step=step,
             every=every,
-            file=Path(recipe) if recipe else None,
+            file=Path(options.recipe) if options.recipe else None,
             recompute=recompute,
             save=save,
         )

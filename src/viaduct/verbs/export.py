@@ -18,18 +18,11 @@ from viaduct.handover.exporting.request import (
     choose_input,
     parse_batch,
 )
-from viaduct.verbs._weights import (
-    ClassesOption,
-    EmaOption,
-    LabelsOption,
-    RecipeOption,
-    SettingsOption,
-    StepOption,
-    WeightsArgument,
-    open_classifier,
-)
+from viaduct.verbs._option_flags import with_option_flags
+from viaduct.verbs._weights import WeightsArgument, WeightsOptions, open_classifier
 
 
+@with_option_flags
 def main(
     weights: WeightsArgument,
     form: Annotated[FormatName, typer.Option("--to", help="Format to write.")],
@@ -66,12 +59,8 @@ def main(
         str, typer.Option("--license", help="License in the model card.", metavar="TEXT", show_default="not stated")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    step: StepOption = None,
-    recipe: RecipeOption = None,
-    settings: SettingsOption = None,
-    classes: ClassesOption = None,
-    ema: EmaOption = None,
-    labels: LabelsOption = None,
+    *,
+    options: WeightsOptions,
 ) -> None:
     """Write a trained network for another runtime: ONNX, torch.export, SavedModel, frozen graph, or weights alone.
 
@@ -97,9 +86,7 @@ def main(
     )
     check_request(request)
     try:
-        classifier = open_classifier(
-            weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
-        )
+        classifier = open_classifier(weights, options)
         from viaduct.handover.exporting.export import export
 
         result = export(classifier, request)

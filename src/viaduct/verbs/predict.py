@@ -12,16 +12,12 @@ import typer
 
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import print_note
+from viaduct.verbs._option_flags import with_option_flags
 from viaduct.verbs._weights import (
-    ClassesOption,
     DeviceOption,
-    EmaOption,
-    LabelsOption,
     PrecisionOption,
-    RecipeOption,
-    SettingsOption,
-    StepOption,
     WeightsArgument,
+    WeightsOptions,
     find_run,
     open_classifier,
 )
@@ -37,6 +33,7 @@ STDIN = STDOUT = Path("-")
 GIVE_IMAGES = "Give image files or folders that hold some."
 
 
+@with_option_flags
 def main(
     weights: WeightsArgument,
     images: Annotated[
@@ -60,7 +57,6 @@ def main(
             show_default=False,
         ),
     ] = None,
-    labels: LabelsOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
     batch: Annotated[
@@ -72,11 +68,8 @@ def main(
             "--fast", help="Fold batch norms into convolutions: faster, but no longer bit-equal to `viaduct evaluate`."
         ),
     ] = False,
-    step: StepOption = None,
-    recipe: RecipeOption = None,
-    settings: SettingsOption = None,
-    classes: ClassesOption = None,
-    ema: EmaOption = None,
+    *,
+    options: WeightsOptions,
 ) -> int:
     """Predict the most probable classes of images, with their probabilities.
 
@@ -91,9 +84,7 @@ def main(
     warnings.filterwarnings("ignore", module=r"PIL\.")  # viaduct reports files that Pillow cannot decode
     check_flags(weights, images, as_json, csv, sheet)
     files = list_images(images, sheet)
-    classifier = open_classifier(
-        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
-    )
+    classifier = open_classifier(weights, options)
     from viaduct.handover.predicting import Reader
     from viaduct.handover.prediction_run import Tally, open_outputs, write_predictions
 

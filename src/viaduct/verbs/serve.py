@@ -10,22 +10,13 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.extras import require
-from viaduct.verbs._weights import (
-    ClassesOption,
-    DeviceOption,
-    EmaOption,
-    LabelsOption,
-    PrecisionOption,
-    RecipeOption,
-    SettingsOption,
-    StepOption,
-    WeightsArgument,
-    open_classifier,
-)
+from viaduct.verbs._option_flags import with_option_flags
+from viaduct.verbs._weights import DeviceOption, PrecisionOption, WeightsArgument, WeightsOptions, open_classifier
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
+@with_option_flags
 def main(
     weights: WeightsArgument,
     port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
@@ -49,12 +40,8 @@ def main(
     max_pixels: Annotated[int, typer.Option(help="Largest number of pixels in a request.", min=1)] = 1 << 26,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
-    step: StepOption = None,
-    recipe: RecipeOption = None,
-    settings: SettingsOption = None,
-    classes: ClassesOption = None,
-    ema: EmaOption = None,
-    labels: LabelsOption = None,
+    *,
+    options: WeightsOptions,
     access_log: Annotated[
         Path | None,
         typer.Option(help="Append a JSON line for each request to this file.", metavar="FILE", show_default="stderr"),
@@ -78,9 +65,7 @@ def main(
     log = None if quiet else open_log(access_log)
     listener = bind_socket(Address(host, port))
     address = Address(host, listener.getsockname()[1])
-    classifier = open_classifier(
-        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
-    )
+    classifier = open_classifier(weights, options)
     model = choose_name(name, classifier)
     from viaduct.devices import pick
     from viaduct.handover.engine import build_engine
