@@ -155,6 +155,7 @@ def is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def encode_value(value: Any) -> Any:
+    """Return the value of a field as JSON data."""
     if dataclasses.is_dataclass(value):
         return encode_record(value)
     if isinstance(value, dict):
@@ -174,6 +175,7 @@ def decode_record(record_class: Any, value: Any, path: str = "") -> Any:
 
 @functools.cache
 def find_decoder(annotation: Any) -> Decoder:
+    """Return the function that makes a value of this type from a JSON value and its path."""
     if hasattr(annotation, "decode_json"):
         return lambda value, path: annotation.decode_json(value)
     if dataclasses.is_dataclass(annotation):

@@ -203,6 +203,7 @@ def read_metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
 
 
 def parse_metric(line: str) -> Json | None:
+    """Return the record in a line of metrics.jsonl; None if the line is damaged."""
     try:
         record = parse_object(line)
         require_fields(record, {"kind": str, "step": int})

@@ -128,7 +128,7 @@ def test_numbers_are_checked() -> None:
         run_local(["true"], 1, -1)
 
 
-# The place
+# This machine's share
 
 
 def test_this_machine_is_found_in_the_table_by_its_address() -> None:
@@ -386,7 +386,7 @@ def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
     time.sleep(1)
     assert len(alive(pids)) == 2
     begin = time.monotonic()
-    while agent.poll() is None:  # one that comes while the last one is being handled is lost
+    while agent.poll() is None:  # a signal that arrives while the last one is handled is lost
         agent.send_signal(signal.SIGINT)
         time.sleep(0.5)
     agent.communicate(timeout=600)
@@ -397,13 +397,13 @@ def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
 # Several machines, on this one
 
 
-def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) -> list[tuple[int | None, str]]:
-    """The same job started once for each place; exit codes and what was said."""
+def machines(tmp_path: Path, shares: list[str], argv: list[str], *flags: str) -> list[tuple[int | None, str]]:
+    """Start the same job with the flags of each share; return exit code and stderr of each launcher."""
     head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
     with ExitStack() as running:
-        agents = [running.enter_context(start_viaduct(*head, *share.split(), "--", *argv)) for share in places]
-        output = [agent.communicate()[1] for agent in agents]
-    return [(agent.returncode, words) for agent, words in zip(agents, output, strict=True)]
+        agents = [running.enter_context(start_viaduct(*head, *share.split(), "--", *argv)) for share in shares]
+        errors = [agent.communicate()[1] for agent in agents]
+    return [(agent.returncode, stderr) for agent, stderr in zip(agents, errors, strict=True)]
 
 
 def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:

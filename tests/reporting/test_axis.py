@@ -1,4 +1,4 @@
-"""Axes: round ticks that can be told apart."""
+"""Axes: round ticks with different labels."""
 
 from __future__ import annotations
 

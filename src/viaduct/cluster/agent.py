@@ -105,6 +105,7 @@ class Agent(LocalElasticAgent):
         return result
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        """Start the ranks; signals that were ignored stay ignored, although torch installs handlers."""
         ignored = list_ignored_signals()
         if ignored:
             handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)

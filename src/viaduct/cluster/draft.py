@@ -129,6 +129,7 @@ class Reader:
         return result
 
     def read_group(self, group: JsonObject, path: str, result: Draft) -> None:
+        """Add the name, the counts and the instances of a group to `result`."""
         self.report_unknown_keys(group, path, GROUP_KEYS)
         name = self.read_text(group, "group_name", path)
         result.group_names += [name] if name else []
@@ -144,6 +145,7 @@ class Reader:
             result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
 
     def read_server(self, template: Template, server: JsonObject, path: str, super_pod: bool = False) -> DraftServer:
+        """Return a server of template 1, or an instance of template 2."""
         keys = SERVER_KEYS[template]
         self.report_unknown_keys(server, path, (*keys, *SERVER_EXTRAS))
         if template == 2:

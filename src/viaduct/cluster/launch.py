@@ -53,6 +53,7 @@ CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0  # time within which all machines must join
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")
+"""Variables of a rank that torchrun does not set."""
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface_variable, NPU.interface_variable)
 """Variables that bind the collectives to the network interface that the job uses."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -228,7 +229,7 @@ def share_from_nodes(
         ranks=ranks,
         host=host,
         port=port,
-        hosts_store=links.is_this_machine(host) and links.is_port_free(port),
+        hosts_store=links.is_this_machine(host) and links.is_port_free(port),  # else another process here serves it
         node=node,
         names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
         name=f"{socket.gethostname()} ({address})",

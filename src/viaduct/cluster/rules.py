@@ -109,7 +109,7 @@ def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Compare stated numbers with counted ones."""
     for rule, field, actual, counted in table.counts:
         if field.text != str(actual):
-            noun, _, list_name = counted.partition(" ")
+            noun, _, list_name = counted.partition(" ")  # such as "servers in server_list"
             count = f"{format_count(actual, noun.removesuffix('s'))} {list_name}"
             wrong = f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {count}"
             yield make_finding(field, rule, wrong, f'Write "{actual}".')
@@ -239,6 +239,7 @@ def describe_subnet_error(device: DraftDevice, first_devices: dict[int, DraftDev
 
 
 def check_rank_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
+    """Report ranks that are not whole numbers, or too large for the number of devices."""
     size = len(table.devices)
     devices = format_count(size, "device")
     for field in (device.rank_id for device in table.devices if device.rank_id):

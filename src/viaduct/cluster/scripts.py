@@ -325,6 +325,7 @@ def get_kubernetes_name(job: Job) -> str:
 
 
 def build_replica(job: Job, count: int) -> dict[str, Any]:
+    """Return the specification of `count` equal pods, one for each machine."""
     resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
     # Made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
     secret = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
@@ -365,6 +366,7 @@ def render_yaml(value: Any) -> str:
 
 
 def render_yaml_lines(value: Any) -> Iterator[str]:
+    """Yield the lines of a mapping or list."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from render_yaml_entry(f"{render_yaml_scalar(key)}:", item)

@@ -125,6 +125,7 @@ def apply_scale_shift_add(x: Tensor, norm: Norm, other: Tensor, other_norm: Norm
 def _launch_scale_shift(
     x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, other_norm: Norm | None, signs: Tensor
 ) -> None:
+    """Write relu(scale * x + shift + other) to y; without `other` no signs are written."""
     rows, channels = x.shape
     kind = 0 if other is None else 1 if other_norm is None else 2  # the kernel's OTHER
     tile = find_tile(("scale_shift", "scale_shift_add", "scale_shift_add_two")[kind], rows, channels, x.dtype)

@@ -80,6 +80,7 @@ class HeatmapDrawing:
 
 
 def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[list[HeatCell]]:
+    """Return the cells of the table, row by row."""
     tints = compute_tints(shares)
     return [
         [

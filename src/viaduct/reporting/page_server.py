@@ -162,6 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send(status, TEXT, f"{text}\n".encode(), headers)
 
     def send(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Send a response with headers that keep it out of caches and other sites, unless `headers` replace them."""
         self.send_response(status)
         common_headers = {
             "Content-Type": kind,

@@ -63,6 +63,7 @@ def render_trainings(results: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def make_training_row(name: str, record: dict[str, Any]) -> list[str]:
+    """Return a training run as a row: its best accuracy is the last one if no best one is recorded."""
     minutes, best = record["minutes"], record["best"] or record["final"]
     return [
         f"[{find_title(record)}](results/{name})",

@@ -170,6 +170,7 @@ def find_top(heights: Floats) -> float:
 
 
 def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
+    """Draw the bars of a group; `axis` is the vertical axis of all groups."""
     count = bars.count
     slot = 1000 / count if count else 1000.0
     width = min(slot * (0.8 if count <= MAX_SPACED_BARS else 1.0), 120.0)

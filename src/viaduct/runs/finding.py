@@ -105,6 +105,7 @@ def search_folder(folder: str, depth: int, result: FoundRuns, visited: set[tuple
 
 
 def list_subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:
+    """Yield the paths of the subfolders to search."""
     for entry in entries:
         if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
             continue

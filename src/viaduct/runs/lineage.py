@@ -255,6 +255,7 @@ def describe_file(init: dict[str, Any]) -> str:
 
 
 def describe_data(run: RunFacts) -> Node:
+    """Return the node of a run's data; its parent is the build of the records, if that is recorded."""
     location = run.data_path or f"{run.data} (built in)"
     if run.fingerprint is None:
         return Node("data", f"data {location}", "fingerprint not recorded")

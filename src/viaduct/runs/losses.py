@@ -102,6 +102,7 @@ def integrate(steps: Array, heights: Array) -> float:
 
 
 def describe_losses(losses: LossDifference | str) -> list[str]:
+    """Return sentences about the difference of two runs' losses, or why they were not compared."""
     if isinstance(losses, str):
         return [f"Losses: not compared: {losses}"]
     if losses.first is None or losses.first_losses is None:

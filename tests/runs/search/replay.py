@@ -35,7 +35,7 @@ def look_up(seed: int, settings: Mapping[str, str]) -> list[float]:
 
 @dataclass
 class RecordedRun:
-    """A trial that reveals one evaluation at every look, as a process does while it trains."""
+    """A trial that has one evaluation more at every reading, as a process has while it trains."""
 
     values: list[float]
     code: int = 0

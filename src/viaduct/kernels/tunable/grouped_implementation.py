@@ -29,6 +29,7 @@ def make_space(direction: str, signature: Signature, limits: Limits) -> Space:
 
 
 def prepare_case(direction: str, random: RandomTensors, *sizes: int) -> LaunchAndReference:
+    """Return the case of a direction; `same` is 1 for TensorFlow's SAME padding, else `padding` counts."""
     count, height, width, channels, per_group, stride, same, padding = sizes
     groups = channels // per_group
     conv: nn.Conv2d = SameConv2d(channels, channels, 3, stride, groups)

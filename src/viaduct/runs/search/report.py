@@ -96,6 +96,7 @@ def describe_history(outcome: SearchOutcome) -> str:
 
 
 def draw_history(outcome: SearchOutcome) -> LineChart:
+    """Return the chart of the trials in their order: the best so far, finished ones, and those stopped early."""
     metric = outcome.request.metric
     trials = [result for result in outcome.results if result.number is not None]  # past runs have none
     finished = [result for result in trials if result.is_measured]

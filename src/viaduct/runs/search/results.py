@@ -73,6 +73,7 @@ def read_results(study: Study, space: Space) -> list[TrialResult]:
 
 
 def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space) -> TrialResult:
+    """Return a trial of Optuna's study, or a past run (`number` None), as a result."""
     from optuna.trial import TrialState
 
     states: dict[TrialState, State] = {

@@ -151,6 +151,7 @@ def plan_evaluations(request: SearchRequest, facts: DataFacts, print_line: Print
 
 
 def make_definition(request: SearchRequest, settings: dict[str, str]) -> Definition:
+    """Return what a later search in the same folder must have in common with this one."""
     file = request.loaded.file
     return Definition(
         recipe=request.loaded.name if file is None else str(file),
@@ -182,6 +183,10 @@ def find_past_runs(
 
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
+    """Return the options of the search loop.
+
+    The first trial has the recipe's own values if they are in the space and no trial has had them.
+    """
     found = space.find_values(apply_settings(request.loaded.recipe, request.settings))
     recipe_values = None if isinstance(found, str) else found  # a str is the path of a field outside the space
     tried = [result.values for result in read_results(study, space)]

@@ -180,6 +180,7 @@ def parse_space(recipe: Recipe, texts: Sequence[str], fixed: Sequence[str] = ())
 
 
 def parse_dimension(recipe: Recipe, text: str) -> Dimension:
+    """Parse FIELD=VALUES of --space."""
     path, equals, values = (part.strip() for part in text.partition("="))
     if not equals or not values:
         hint = "Write a range as optimizer.lr=0.01..1:log and a list as optimizer.nesterov=true,false"
@@ -246,6 +247,7 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
 
 
 def parse_bound(path: str, text: str, integer: bool) -> float:
+    """Return a bound or the step of a range; raise BadValue unless it is finite, and whole if `integer`."""
     try:
         value = float(text)
     except ValueError:

@@ -127,6 +127,7 @@ class TrainLauncher:
         return ["train", self.recipe, "--run", run, *self.flags, *list_set_flags(settings)]
 
     def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrainProcess:
+        """Start or resume a trial on a slot's part of the machine; its output is appended to its log."""
         run, log = self.folder.get_trial_folder(number), self.folder.get_log_file(number)
         log.parent.mkdir(exist_ok=True)
         wait_until_free(run)
