@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from viaduct.cards import CARDS, CUDA, PLUGINS
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
 from viaduct.migration.lookups import last_name
-from viaduct.migration.predicates import find_argument, is_in_annotation, is_none_or_absent
+from viaduct.migration.predicates import find_argument, is_in_annotation, is_in_instance_check, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import (
     is_bound_cuda_method,
@@ -104,12 +104,10 @@ def find_device_calls(file: MigratedFile) -> Iterator[Candidate]:
 
 def is_type_check(file: MigratedFile, node: ast.expr) -> bool:
     """Return True for a class in isinstance, in a comparison of types or in an annotation."""
-    parent = file.source.parents.get(node)
-    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
-        parent = file.source.parents.get(parent)
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-        return parent.func is not node and parent.func.id in ("isinstance", "issubclass")
-    return isinstance(parent, ast.Compare) or is_in_annotation(file.source, node)
+    parent = file.source.parents[node]
+    parent = file.source.parents[parent] if isinstance(parent, ast.Tuple | ast.List | ast.Set) else parent
+    is_compared = isinstance(parent, ast.Compare)
+    return is_compared or is_in_instance_check(file.source, node) or is_in_annotation(file.source, node)
 
 
 def judge_amp(file: MigratedFile, node: ast.expr, name: str, card_prefix: str) -> State:

@@ -108,12 +108,8 @@ class MigratedFile:
     def is_left_alone(self, node: ast.AST) -> bool:
         """Return True for a node on a line that rules leave alone, of `target_code_lines` or `explained_lines`."""
         line = getattr(node, "lineno", 0)
-        if not (self.target_code_lines or self.explained_lines) or not 0 < line <= len(self.original_lines):
-            return False
-        return (
-            self.original_lines[line - 1] in self.target_code_lines
-            or self.original_lines[line - 1] in self.explained_lines
-        )
+        original = self.original_lines[line - 1] if 0 < line <= len(self.original_lines) else 0
+        return original in self.target_code_lines or original in self.explained_lines
 
     def original_line(self, node: ast.expr | ast.stmt) -> int:
         """Return the line of the original from which the first line of a node comes."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from viaduct.migration.graphs import find_reachable
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project import HELPER_MODULE
+from viaduct.migration.source import first_line
 
 COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
 HELPER_CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
@@ -89,7 +90,7 @@ def iterate_members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tupl
 
 def make_part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
     """Return the part of a definition with its decorators and the blank lines above it."""
-    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    first = first_line(node)
     while not lines[first - 2].strip():
         first -= 1
     return Part(first, node.end_lineno or node.lineno, frozenset(find_needs(node)))

@@ -313,6 +313,11 @@ def count_places(places: Iterable[Place]) -> list[LedgerRow]:
     return rows
 
 
+def list_column_titles(language: str) -> list[str]:
+    """Return the titles of the columns of figures: all places of a requirement, then those in each state."""
+    return ["需要", *STATE_TITLES_ZH.values()] if language == "zh" else ["needed", *STATE_TITLES.values()]
+
+
 def is_complete(rows: Iterable[LedgerRow]) -> bool:
     return all(row.manual == row.unresolved == 0 for row in rows)
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from viaduct.migration.source import LINE_END, Source, Unparsable, parse
+from viaduct.migration.source import LINE_END, Source, Unparsable, first_line, parse
 
 if TYPE_CHECKING:
     from viaduct.migration.edits import Edit
@@ -77,12 +77,6 @@ def find_unchanged(statements: list[ast.stmt], touched: list[int], moved: float)
             group = []
         if statement is not None:
             group.append(statement)
-
-
-def first_line(statement: ast.stmt) -> int:
-    """Return the first line of a statement, including decorators."""
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def last_line(statement: ast.stmt) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from viaduct.migration.catalogue import get_summary
 from viaduct.migration.diffing import AlignedLine, compare_texts, omit_unchanged_rows
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
+from viaduct.migration.ledger import STATES, list_column_titles
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.rule import rules_by_name
 from viaduct.migration.summary import STATUS_WORDS, Summary, headline, plural, summarise
@@ -107,10 +107,7 @@ def make_ledger_section(summary: Summary, language: str) -> list[Section]:
     """Return the section with the table of requirements; [] if the ledger is empty."""
     if not summary.ledger:
         return []
-    is_chinese = language == "zh"
-    titles = (
-        ["要求", "需要", *STATE_TITLES_ZH.values()] if is_chinese else ["requirement", "needed", *STATE_TITLES.values()]
-    )
+    titles = ["要求" if language == "zh" else "requirement", *list_column_titles(language)]
     rows: list[list[object]] = [
         [row.title_in(language), row.needed, row.changed, row.right, row.manual, row.unresolved]
         for row in summary.ledger

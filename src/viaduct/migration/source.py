@@ -184,6 +184,12 @@ def list_children(node: ast.AST) -> list[ast.AST]:
     return nodes
 
 
+def first_line(node: ast.stmt | ast.expr) -> int:
+    """Return the first line of a node, including decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
 def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
     groups: dict[str, list[Item]] = {}
     for name, item in pairs:
@@ -424,7 +430,7 @@ class Source:
         """Offsets at which chunks begin. A chunk is a number of top-level statements that are tokenized on demand."""
         offsets, line = [0], 0
         for statement in self.tree.body:
-            first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))])
+            first = first_line(statement)
             start = self.line_starts[first - 1]
             is_continued = first > 1 and self.text.endswith("\\", 0, start - len(self.newline))
             if first > line and statement.col_offset == 0 and not is_continued:

@@ -20,7 +20,7 @@ from viaduct.migration.diffing import (
     render_hunk_header,
 )
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
-from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES, LedgerRow
+from viaduct.migration.ledger import STATES, LedgerRow, list_column_titles
 from viaduct.migration.results import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
 from viaduct.migration.walk import SkippedPath, printable_path, printable_text
@@ -141,14 +141,14 @@ def show_ledger(console: Console, ledger: list[LedgerRow], language: str) -> Non
     """Print the table of requirements, with the number of places of the project in each state."""
     if not ledger:
         return
-    heads = ["needed", *STATE_TITLES.values()] if language != "zh" else ["需要", *STATE_TITLES_ZH.values()]
+    titles = list_column_titles(language)
     width = max(cell_len(row.title_in(language)) for row in ledger)
     console.print(Text("\nRequirements" if language != "zh" else "\n迁移要求", "bold"))
-    console.print(Text(f"  {' ' * width}  {'  '.join(heads)}", "dim"))
+    console.print(Text(f"  {' ' * width}  {'  '.join(titles)}", "dim"))
     for row in ledger:
         name = row.title_in(language)
         line = Text(f"  {name}{' ' * (width - cell_len(name))}")
-        for column, state in zip(heads, ("needed", *STATES), strict=True):
+        for column, state in zip(titles, ("needed", *STATES), strict=True):
             number = getattr(row, state)
             is_bad = number and state in ("manual", "unresolved")
             line.append(f"  {' ' * (cell_len(column) - len(str(number)))}{number}", "bold red" if is_bad else "")

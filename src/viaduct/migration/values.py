@@ -299,15 +299,14 @@ class Values:
 
     def kind_of_link(self, object_kind: str, link: ast.Call | ast.Attribute) -> str | None:
         """Return the kind of `object.method()` or `object.attribute`."""
+        is_own = object_kind.startswith(OBJECT)
         if isinstance(link, ast.Attribute):
             owner = object_kind.removeprefix(OBJECT)
-            return (
-                classes.find_attribute_kind(self.project, owner, link.attr) if object_kind.startswith(OBJECT) else None
-            )
+            return classes.find_attribute_kind(self.project, owner, link.attr) if is_own else None
         method = link.func.attr  # type: ignore[attr-defined]
         if method in SAME_KIND_METHODS.get(object_kind, ()):
             return object_kind
-        return self.kind_from_method(object_kind, method) if object_kind.startswith(OBJECT) else None
+        return self.kind_from_method(object_kind, method) if is_own else None
 
     def kind_from_method(self, object_kind: str, method: str) -> str | None:
         """Return the kind of `object.method()` for an object of the project's class, also for nn.Module's methods."""

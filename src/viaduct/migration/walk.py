@@ -243,13 +243,8 @@ def find_unsaved_files(files: Walk) -> list[str] | None:
     repository = find_repository(files.root)
     if repository is None:
         return None
-    # Submodules and other repositories within the project.
-    folders = (
-        []
-        if files.is_single_script
-        else [path for path in files.folders if os.path.lexists(files.root / path / ".git")]
-    )
-    nested = {folder: open_repository(files.root / folder) for folder in folders}
+    repositories = (path for path in files.folders if os.path.lexists(files.root / path / ".git"))  # such as submodules
+    nested = {folder: open_repository(files.root / folder) for folder in repositories}
     unsaved = [] if files.is_single_script else find_missing_files(repository, files.root)
     prefix = prefix_of(repository, files.root)
     for path in {*files.scripts, *files.other_files, *files.excluded, *files.links}:
