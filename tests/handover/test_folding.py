@@ -91,6 +91,13 @@ def test_a_convolution_in_two_places_is_folded_only_where_it_may_be(kind: type[S
         assert torch.allclose(fold_batch_norms(network, 8)(inputs), network(inputs), atol=1e-6)
 
 
+def test_a_batch_norm_without_running_statistics_stays() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)).eval()
+    inputs = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(fold_batch_norms(network, 8)(inputs), network(inputs))
+
+
 def test_a_network_whose_way_depends_on_values_is_refused_with_the_reason() -> None:
     with pytest.raises(CannotTrace, match="control flow"):
         fold_batch_norms(Asking().eval(), 8)

@@ -1,4 +1,4 @@
-"""A trained classifier is a network with its preprocessing and its labels.
+"""Trained classifiers: a network with its preprocessing and the names of its outputs.
 
     classifier = open_run(Path("runs/try1"))
     inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
@@ -54,7 +54,7 @@ class Classifier:
     run: Path | None  # None: the weights are not from a run
     step: int | None  # training step of the weights; None: not known
     averaged: bool  # True: the weights are moving averages (ema)
-    accuracy: dict[str, Any] | None  # evaluation in the checkpoint's manifest
+    accuracy: dict[str, Any] | None  # evaluation in the checkpoint's manifest (top1, …); None: there is none
     notes: tuple[str, ...] = ()  # for the user
 
     @property
@@ -69,7 +69,7 @@ class Classifier:
 
     @property
     def fixed_image_shape(self) -> tuple[int, int] | None:
-        """Height and width of the images if the recipe's are in arrays, which have one size; None for other recipes."""
+        """Height and width of the images if the recipe's are in arrays, all of one size; None for other recipes."""
         source = self.recipe.data
         if not isinstance(source, Images):
             return None
@@ -109,7 +109,7 @@ def list_weights_files(path: Path, averaged: bool) -> list[Path]:
 def open_run(
     path: Path, *, step: int | None = None, file: Path | None = None, labels: Path | None = None
 ) -> Classifier:
-    """Open the newest intact checkpoint of a run, or the checkpoint of `step`.
+    """Open the newest intact checkpoint of the run in the folder `path`, or its checkpoint of `step`.
 
     `file` is a recipe file that replaces the run's own copy; `labels` is a file with names of the outputs.
     """
@@ -128,7 +128,8 @@ def open_weights_file(
 ) -> Classifier:
     """Open weights that are not from a run; the recipe defines the network and the preprocessing.
 
-    `ema` selects the averaged weights; None selects them if the recipe averages and the file has them.
+    `ema` selects the averaged weights; None selects them if the recipe has ema and the file has them. `data` is the
+    path of data that name the classes.
     """
     (weights,) = find_weights(path, every=False)
     averages = ema if ema is not None else (None if loaded.recipe.ema else False)
@@ -145,7 +146,10 @@ def load_classifier(
     image_shape: tuple[int, int] | None,
     ema: bool | None,
 ) -> Classifier:
-    """Build the network, load these weights, and find the names of the outputs."""
+    """Build the network, load these weights, and find the names of the outputs.
+
+    `data` and `labels` are paths that may have these names. `ema` has an effect only on weights that are not of a run.
+    """
     recipe = loaded.recipe
     names, notes = find_labels(recipe.data, run, data, labels)
     network = place_model(build_model(recipe), CPU)

@@ -20,7 +20,7 @@ from viaduct.data import jpeg, png
 from viaduct.errors import BadData, TooLarge
 
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
-NOT_AN_IMAGE = "not an image of a known format"
+NOT_AN_IMAGE = "not an image of a known format"  # beginning of an error's message
 MAX_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
 HEAD_BYTES = 32  # how many bytes from the beginning of a file `is_image` needs
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # the sizes that the second header of a BMP may have

@@ -5,8 +5,8 @@
 
 With `fold`, batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are cast
 to the compute precision; folding_effect.py measures the effect on the outputs. On NVIDIA cards the forward pass is then
-captured as a CUDA graph for each rounded batch size. Without `fold`, or if the network cannot be traced, it runs as in
-`viaduct evaluate`. Only one thread may use an engine.
+captured as a CUDA graph for each rounded batch size. Without `fold`, or if the network cannot be traced (`Engine.note`
+then says so), it runs as in `viaduct evaluate`. Only one thread may use an engine.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Engine:
         return captured.logits[:count].to("cpu", torch.float32)
 
     def warm_up(self, batch: int) -> None:
-        """Run three batches, so that kernels are compiled and chosen and the pass is captured."""
+        """Run three batches of this size, so that kernels are compiled and chosen, and CUDA's pass is captured."""
         inputs = torch.zeros(batch, 3, self.size, self.size)
         for _ in range(3):
             self.run(inputs)
@@ -87,7 +87,11 @@ class CapturedPass:
 def build_engine(
     classifier: Classifier, device: str = "auto", precision: str | None = None, fold: bool = True, batch: int = 8
 ) -> Engine:
-    """Build the engine of a classifier; `batch` is the number of images for which kernels are chosen."""
+    """Build the engine of a classifier.
+
+    `precision` is the compute precision; None: the recipe's. `batch` is the number of images for which kernels are
+    chosen; other numbers can be run, too. The recipe's TF32 setting is made for the whole process.
+    """
     device_module, torch_device = devices.pick(device)
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
     device_module.set_tf32(recipe.precision.tf32)

@@ -2,8 +2,8 @@
 
     folded = fold_batch_norms(network, size=224)        a torch.fx GraphModule; the network is not changed
 
-In evaluation a batch norm is a constant scale and shift, which can be folded into the weight and bias of the
-convolution before it. A norm after another layer (the first one of a version 2 block) remains.
+In evaluation a batch norm with running statistics is a constant scale and shift, which can be folded into the weight
+and bias of the convolution before it. A norm after another layer (the first one of a version 2 block) remains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.devices.base import summarise_error
 from viaduct.errors import ViaductError
 from viaduct.models.padding import SameConv2d, SameMaxPool2d, same_padding
 
-LEAVES = (nn.Conv2d, SameMaxPool2d)  # traced as one operation, with their subclasses, as modules of torch.nn are anyway
+LEAVES = (nn.Conv2d, SameMaxPool2d)  # traced as one operation, also their subclasses; fx does so for torch.nn's modules
 
 
 class CannotTrace(ViaductError):
@@ -74,14 +74,14 @@ class LayerTracer(fx.Tracer):
 
 
 def find_sample(value: Any) -> Any:
-    """Return the sample of a value of the graph; other values unchanged."""
+    """Return the sample result of a value of the graph; other values unchanged."""
     if isinstance(value, SampleProxy):
         return value.sample
     return getattr(value.root.sample, value.attr) if isinstance(value, fx.proxy.Attribute) else value
 
 
 def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
-    """Trace a copy of a network in evaluation mode as a graph of its layers.
+    """Trace a copy of a network in evaluation mode as a graph of its layers; raise CannotTrace if that fails.
 
     Convolutions with TensorFlow's padding become plain ones, for inputs of this size.
     """
@@ -116,7 +116,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
     traced = trace_layers(network, size)
     for node in list(traced.graph.nodes):
         norm, conv = find_layer(traced, node), find_single_input(node)
-        if not isinstance(norm, nn.BatchNorm2d) or conv is None:
+        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None or conv is None:
             continue
         layer = find_layer(traced, conv)
         if type(layer) is nn.Conv2d and len(conv.users) == 1:
@@ -130,7 +130,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def fold_norm(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    """Return a convolution that also does what the norm does; the products are computed in float64."""
+    """Return a convolution that computes both; weight and bias are computed in float64 and keep their type."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(
         conv.weight.double(),

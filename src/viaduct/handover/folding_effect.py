@@ -1,4 +1,4 @@
-"""Measurement of how much folding the batch norms (folding.py) changes the probabilities, at equal precision.
+"""Measurement of how much folding and fusing (folding.py, fusing.py) change the probabilities, at equal precision.
 
     sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if none can be read
     print(measure_effect(engine, sample))
@@ -30,10 +30,10 @@ CAUTION = "Other images may differ more."
 class Sample:
     """Prepared images with the probabilities of the unfolded network."""
 
-    inputs: Tensor
-    expected: Tensor  # probabilities
+    inputs: Tensor  # N x 3 x size x size
+    expected: Tensor  # probabilities, N x classes
     origin: str  # such as "16 images of noise"
-    caution: str  # sentence for the user
+    caution: str  # sentence for the user about what this sample does not show
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ class FoldingEffect:
 
 
 def draw_sample(classifier: Classifier, device: str, precision: str | None) -> Sample:
-    """Return validation images of the run, or noise if none can be read, with the unfolded network's probabilities."""
+    """Return validation images of the run, or noise if none can be read, with the unfolded network's probabilities.
+
+    `precision` is the compute precision of the engine to be measured; None: the recipe's.
+    """
     encoded = read_validation(classifier, IMAGES)
     if encoded:
         inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)

@@ -4,7 +4,7 @@
     choose_kernels(fused.to("cuda", torch.bfloat16), batch=8, size=224)
 
 On NVIDIA cards cuDNN computes relu(conv(x) + y) in one kernel, on the CPU oneDNN does. Other devices run three
-operations, and so does a CPU whose oneDNN does not support the dtype.
+operations, and so does a CPU whose oneDNN does not support the dtype. `choose_kernels` decides for each layer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kernel = Literal["unfused", "cuDNN", "matmul", "stem", "oneDNN"]
 
 
 class FusedConv2d(nn.Module):
-    """Convolution, then a sum with another tensor if one is given, then ReLU if `relu`."""
+    """Convolution, then a sum with another tensor if one is given, then ReLU if `relu` is True."""
 
     def __init__(self, conv: nn.Conv2d, *, relu: bool) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | No
     first, second = node.args[:2]
     if not isinstance(first, fx.Node) or not isinstance(second, fx.Node) or first is second or node.kwargs:
         return
-    shape = first.meta.get("sample_shape")  # set by fold_batch_norms
+    shape = first.meta.get("sample_shape")  # set when the network was traced (folding.py)
     if shape is None or shape != second.meta.get("sample_shape"):
         return
     for conv_node, other in ((first, second), (second, first)):
@@ -220,7 +220,7 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | No
 
 
 def move_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> None:
-    """Move the bias of the sum's other operand to the fused convolution.
+    """Move the bias of the sum's other operand to the fused convolution, so that only one is added.
 
     Do nothing unless that operand is a convolution whose output and layer are used only here.
     """

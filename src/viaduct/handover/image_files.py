@@ -44,7 +44,7 @@ class FoundFiles:
 
     files: list[ImageFile] = field(default_factory=list)
     errors: list[UnreadFile] = field(default_factory=list)
-    hidden: int = 0  # files and folders whose names begin with a dot
+    hidden: int = 0  # number of files and folders whose names begin with a dot
 
 
 def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFiles:

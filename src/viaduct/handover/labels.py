@@ -1,4 +1,4 @@
-"""Names of a classifier's outputs: from --labels, or else the run, or else the data or their source."""
+"""Names of a classifier's outputs: from --labels, or else the run, or else the data or the recipe's source of data."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_BYTES = 1 << 24  # limit of a file with names
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
     """Read names from a user's file: a line for each output, or NUMBER:NAME lines as `data build` writes them.
 
-    A number plus `shift` (the recipe's label_shift) is the index of an output. `file` may also be the folder of the
-    data.
+    A number plus `shift` (the recipe's label_shift) is the index of an output. In a file without numbers and with one
+    name less than outputs, the first line is label 1. `file` may also be a folder with labels.txt.
     """
     if file.is_dir():
         file = file / LABELS_FILE
@@ -58,7 +58,10 @@ def is_numbered(lines: list[str]) -> bool:
 def find_labels(
     source: Source, run: Path | None, data: Path | None, file: Path | None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return a name for each output, and a note for the user if names are unknown."""
+    """Return a name for each output, and notes for the user: one if the names are unknown.
+
+    `file` is that of --labels; `run` and `data` are the folders of the run and of its data, if known.
+    """
     outputs = source.classes
     if file is not None:
         return read_labels_file(file, outputs, getattr(source, "label_shift", 0)), []

@@ -35,7 +35,8 @@ def read_batches(text: str) -> list[int]:
 def measure_latency(engine: Engine, batch: int, *, warm_up: int, repeats: int, seconds: float = 30.0) -> dict[str, Any]:
     """Return throughput and the distribution of call times, in milliseconds, for a batch size.
 
-    Warm-up ends after `warm_up` calls, measurement after `repeats` calls; each ends earlier after `seconds`.
+    Keys are batch, warm_up_calls and those of `summarise_calls`. Warm-up ends after `warm_up` calls, measurement after
+    `repeats` calls; each ends earlier after `seconds`.
     """
     inputs = torch.randn(batch, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
     inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -57,7 +58,7 @@ def time_calls(engine: Engine, inputs: torch.Tensor, calls: int, seconds: float)
 
 
 def summarise_calls(batch: int, call_seconds: list[float]) -> dict[str, Any]:
-    """Return images/s, mean and percentiles of call times; a percentile is None if there are too few calls."""
+    """Return calls, images_per_s and, in ms, mean, fastest, slowest and percentiles; None if too few calls for one."""
     times = np.array(call_seconds) * 1000
     figures: dict[str, Any] = {
         "calls": len(times),

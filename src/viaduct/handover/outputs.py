@@ -1,4 +1,4 @@
-"""Detection of a network's number of outputs from its weights, for recipes that say another number."""
+"""Detection of a network's number of outputs from its weights, for recipes that may state another number."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def count_outputs(stored: StoredWeights, recipe: Recipe) -> int | None:
 
 
 def count_by_shapes(stored: StoredWeights, recipe: Recipe) -> int | None:
-    """Return the number of outputs if all shapes fit the recipe's network, except for the number of classes."""
+    """Return the number of outputs if shapes differ from the recipe's network in the number of classes only.
+
+    None if nothing differs, or anything else does. Tensors that the weights lack are not considered.
+    """
     with torch.device("meta"):
         tensors = build_model(recipe).state_dict()
     outputs = set()

@@ -3,7 +3,8 @@
     for batch in predict_files(classifier, run, files, top=5, batch=32, reader=reader):
         for result in batch: result.file, result.predictions or result.error
 
-Threads read, decode and prepare files, about two batches ahead of the network. Results are in the order of the files.
+`run` computes logits, such as `Engine.run`. Threads read, decode and prepare files, about two batches ahead of the
+network. Results are in the order of the files.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Result:
-    """Result for a file: predictions, most probable first; an error; or neither if it is not an image."""
+    """Result for a file: predictions, most probable first; an error; or neither for a non-image in a folder."""
 
     file: str
     predictions: tuple[Prediction, ...] = ()
@@ -54,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Prepared:
-    """File that was read: the network's input, an error, or neither if it is not an image."""
+    """File that was read: the network's input, an error, or neither for a non-image in a folder."""
 
     file: str
     inputs: Floats | None = None
@@ -103,7 +104,7 @@ def choose_batch(device: torch.device) -> int:
 def predict_files(
     classifier: Classifier, run: Run, files: Iterable[ImageFile], *, top: int, batch: int, reader: Reader
 ) -> Generator[list[Result], None, None]:
-    """Yield the results of all files in order, in lists; a list has `batch` images, and any other files among them."""
+    """Yield the results of all files in order, in lists of `batch` images, with the other files that lie among them."""
     threads = min(MAX_THREADS, count_cores())
     pending, images = list[Prepared](), 0
     prepared_files = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
@@ -147,7 +148,7 @@ def stack_inputs(inputs: Sequence[Floats]) -> Tensor:
 
 
 def rank_classes(logits: Tensor, labels: Sequence[str], top: int) -> list[tuple[Prediction, ...]]:
-    """Return the most probable classes of each image; none if its outputs are not finite."""
+    """Return the `top` most probable classes of each image; none if its outputs are not finite."""
     probabilities = torch.softmax(logits.to(torch.float32), dim=1)
     values, indices = probabilities.topk(min(top, len(labels)), dim=1)
     ranked = []

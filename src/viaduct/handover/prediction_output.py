@@ -17,7 +17,7 @@ from viaduct.terminal import escape_controls
 
 
 class Output(ABC):
-    """Base of outputs: `write` receives the results of a batch, `finish` the totals, which most do not show."""
+    """Base of outputs: `write` receives the results of a batch, `finish` the totals, which only JSON shows."""
 
     @abstractmethod
     def write(self, results: Sequence[Result]) -> None: ...
@@ -27,7 +27,7 @@ class Output(ABC):
 
 
 class TableOutput(Output):
-    """Table with a row for each image: the file, then label and percent of each class.
+    """Table with a row for each predicted image: the file, then label and percent of each class.
 
     If the terminal is too narrow for the first batch, each class has a separate line.
     """
@@ -118,7 +118,7 @@ def dump_json(value: Any) -> str:
 
 
 class CsvOutput(Output):
-    """CSV table with a line for each file, with predictions or an error. Control characters are escaped."""
+    """CSV table with a line for each file that has predictions or an error. Control characters are escaped."""
 
     def __init__(self, stream: IO[str], top: int) -> None:
         self.stream, self.top = stream, top

@@ -37,7 +37,10 @@ STDOUT = Path("-")
 def open_outputs(
     classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
 ) -> Iterator[list[Output]]:
-    """Open the outputs; a CSV file appears when the `with` block ends without an error."""
+    """Open the outputs: JSON, CSV, or a table if neither is requested.
+
+    A CSV file, unlike STDOUT, appears when the `with` block ends without an error.
+    """
     columns = min(top, len(classifier.labels))
     outputs: list[Output] = []
     if as_json:
@@ -83,7 +86,10 @@ def write_predictions(
     reader: Reader | None = None,
     run: Run | None = None,
 ) -> None:
-    """Write the results of all files, those of unreadable paths first; raise BadData if nothing was predicted."""
+    """Write the results of all files, those of unreadable paths first; raise BadData if nothing was predicted.
+
+    `batch`, `reader` and `run` have defaults: a size for the device, no thumbnails, and the engine alone.
+    """
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
     reader = reader or Reader(classifier.prepare)
     batch = batch or choose_batch(engine.device)
@@ -108,7 +114,7 @@ class Tally:
     def __init__(self, found: FoundFiles, quiet: bool) -> None:
         self.quiet = quiet  # no progress bar
         self.total = len(found.files) + len(found.errors)
-        self.predicted = self.errors = self.passed_over = 0
+        self.predicted = self.errors = self.passed_over = 0  # numbers of files
         self.hidden = found.hidden
         self.passed_over_files: list[str] = []  # the first ones
         self.unknown_format = False  # True if a file was skipped because of an unknown format

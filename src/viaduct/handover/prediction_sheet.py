@@ -2,7 +2,7 @@
 
     sheet = SheetOutput(Path("sheet.png"))
     sheet.write(results)                     adds the images of a batch
-    sheet.finish({})                         writes the PNG with the first images
+    sheet.finish(summary={})                 writes the PNG with the first images; a sheet does not show the summary
 
 `SheetOutput` has the methods of other outputs (prediction_output.py).
 """
@@ -79,7 +79,7 @@ class SheetOutput(Output):
 
 
 def is_sheet(file: Path) -> bool:
-    """Return True if a file begins with the stamp of a sheet."""
+    """Return True if the first bytes of a file contain the stamp of a sheet."""
     with open(file, "rb") as stream:
         return STAMP.encode() in stream.read(200)
 
@@ -137,7 +137,7 @@ def draw_tile(sheet: Image.Image, result: Result, left: int, top: int) -> None:
 
 
 def choose_text(text: str, size: int, fallback: str = "") -> tuple[str, Any]:
-    """Return a text and a font that can show it; if there is no such font, the text `fallback` and its font."""
+    """Return a text and a font that can show it; if no such font is installed, the text `fallback` and its font."""
     font = find_font(text, size)
     return (text, font) if font is not None else (fallback, find_font(fallback, size))
 

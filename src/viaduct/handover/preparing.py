@@ -4,8 +4,8 @@
     prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
 
 Recipes for encoded images (`Records`: TFRecord files, class folders) crop and resize as data.preprocess says. Recipes
-for images in arrays (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: any other image is
-cropped around the centre and resized to it, with antialiasing.
+for images in arrays (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: an image of another size is
+cropped around the centre to its aspect ratio and resized to it, with antialiasing.
 """
 
 from __future__ import annotations

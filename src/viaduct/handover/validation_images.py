@@ -15,7 +15,10 @@ from viaduct.training.rundir import RunDir
 
 
 def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
-    """Return at most `count` validation images of the run; none if there is no run or its data cannot be read."""
+    """Return the first `count` validation images of the run that can be decoded, or all if there are fewer.
+
+    None if the weights are not of a run, the run trained on noise, or its data cannot be read.
+    """
     if classifier.run is None:
         return ()
     source, path = classifier.recipe.data, get_stored_data_path(RunDir(classifier.run).read_recipe_json())
@@ -37,7 +40,7 @@ def is_decodable(encoded: bytes) -> bool:
 
 
 def encode_split(split: object) -> Iterator[bytes]:
-    """Yield the encoded images of a split: those of records unchanged, those in memory as PNG."""
+    """Yield the encoded images of a split: those in files unchanged, those in memory as PNG."""
     if isinstance(split, Split):
         for pixels in split.images:
             yield encode_png(pixels)

@@ -1,4 +1,4 @@
-"""Export of a trained classifier for another runtime. Unless --no-check is given, that runtime first runs the file.
+"""Export of a trained classifier for another runtime. Unless --no-check is given, that runtime runs the file first.
 
     request.py      the options, checked before anything is loaded
     format.py       the interface of the format modules
@@ -9,5 +9,5 @@
     checking.py     the comparison with PyTorch on images
     card.py         the model card beside the file
 
-export.py takes these steps in order.
+export.py writes the file with the module of its format, compares it, and writes the card.
 """

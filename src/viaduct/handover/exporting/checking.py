@@ -4,7 +4,7 @@
     check_result = compare(runner, classifier, request, images)
 
 The expected probabilities are those of the trained network in PyTorch: in float32, with its batch norms, after the
-recipe's preprocessing.
+recipe's preprocessing, except that JPEGs are decoded exactly even if the recipe has decode=fast.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class CheckImages:
 class CheckResult:
     """Result of comparing an exported graph with PyTorch."""
 
-    runtime: str
-    images: int
-    origin: str
+    runtime: str  # name and version
+    images: int  # number of images
+    origin: str  # where they are from
     largest_difference: float  # absolute difference of a probability
     largest_log_difference: float  # difference of a logarithm of a probability, which shows small probabilities, too
     same_top1: int  # images with the same most probable class
-    ties: int  # images with another most probable class, if both are equally probable within the tolerance
+    ties: int  # images with another most probable class, where both are equally probable within the tolerance
     tolerance: tuple[float, float]  # absolute and relative, as in TOLERANCES
     images_differ: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
 
@@ -121,7 +121,8 @@ def read_folder(folder: Path, count: int) -> CheckImages:
 def compare(runner: Runner, classifier: Classifier, request: ExportRequest, images: CheckImages) -> CheckResult:
     """Compare PyTorch and the exported graph; raise WrongResult if they differ by more than the tolerance.
 
-    A different most probable class is allowed in a tie: if both classes are equally probable within the tolerance.
+    A different most probable class is allowed in a tie: if PyTorch's probabilities of both classes differ by at most
+    twice the tolerance, because either may be off by it.
     """
     expected = np.concatenate([compute_expected(classifier, part) for part in split(images.encoded, BATCH)])
     try:

@@ -1,4 +1,4 @@
-"""Export: write the graph under a temporary name, compare it with PyTorch, then rename it."""
+"""Export: write the file under a temporary name, compare it with PyTorch unless --no-check is given, then rename it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Exported:
 
 
 def export(classifier: Classifier, request: ExportRequest) -> Exported:
-    """Write a classifier in another format, check it, and write its card; leave no files if one of these fails."""
+    """Write a classifier in another format, check it if requested, and write its card.
+
+    If one of these fails, the paths of file and card are as they were before.
+    """
     format_module = load_format(request.form)
     require_packages(format_module, request)
     images = find_images(classifier, request) if request.check else None
@@ -76,7 +79,7 @@ def require_packages(format_module: Format, request: ExportRequest) -> None:
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C within the `with` block."""
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

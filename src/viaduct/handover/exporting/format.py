@@ -15,7 +15,7 @@ from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.request import ExportRequest
 
 Batch: TypeAlias = npt.NDArray[Any] | Sequence[bytes]
-"""Input of a graph: pixels, prepared images or encoded images."""
+"""Input of a graph: an array of pixels or of prepared images, or encoded images."""
 Predictions: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 """Probabilities and classes of a batch."""
 
@@ -26,7 +26,7 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str, ...]  # a string is the name of a variable size
-    dtype: str
+    dtype: str  # such as uint8
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype} {' x '.join(map(str, self.shape))}"
@@ -70,7 +70,10 @@ def load_format(form: str) -> Format:
 def describe_tensors(
     classifier: Classifier, request: ExportRequest, shape: tuple[int, int] | None
 ) -> tuple[TensorInfo, tuple[TensorInfo, ...]]:
-    """Describe input and outputs of a graph; `shape` is height and width of pixels, None if they are variable."""
+    """Describe input and outputs of a graph in PyTorch's layout, which onnx.py and pt2.py write.
+
+    `shape` is height and width of pixels, None if they are variable. A graph for image bytes takes one image a call.
+    """
     batch: int | str = request.batch or "batch"
     height, width = shape or ("height", "width")
     inputs = {

@@ -1,7 +1,7 @@
-"""The exported module (preprocessing, network and softmax) and its graph.
+"""The exported module (preprocessing if the input is pixels, network and softmax) and its graph.
 
     module = build_module(classifier, request)
-    program = trace(module, classifier, request.batch)          torch.export's ExportedProgram
+    program = trace(module, classifier, batch=None)             torch.export's ExportedProgram, for any batch size
 
 Inputs are `pixels`, uint8 N x H x W x 3, or `inputs`, the prepared float32 N x 3 x size x size; outputs are
 `probabilities`, float32 N x classes, and `classes`, int64 N.
@@ -35,7 +35,7 @@ class CannotExport(ViaductError):
 
 
 class CastNetwork(nn.Module):
-    """CastNetwork with float32 inputs and outputs that computes in a given precision."""
+    """Network with float32 inputs and outputs that computes in another precision, `compute`."""
 
     def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class CastNetwork(nn.Module):
 
 
 class ExportedModule(nn.Module):
-    """CastNetwork with preprocessing and softmax: pixels in, probabilities out."""
+    """Preprocessing of pixels (None: the input is prepared already), network and softmax."""
 
     def __init__(self, prepare: PixelPreprocessing | None, network: CastNetwork) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def build_network(classifier: Classifier, request: ExportRequest) -> CastNetwork
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Raise BadValue if the network, which may be the user's own, fails or does not return a row of logits an image."""
+    """Raise BadValue if the network, which may be the user's own, fails or does not return a logit for each label."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
@@ -89,7 +89,7 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
 
 
 def build_module(classifier: Classifier, request: ExportRequest) -> ExportedModule:
-    """Build the module that is exported."""
+    """Build the module that is exported, with the options of the request."""
     takes_pixels = request.input in ("pixels", "image-bytes")
     prepare = build_preprocessing(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
     return ExportedModule(prepare, build_network(classifier, request)).eval().requires_grad_(False)

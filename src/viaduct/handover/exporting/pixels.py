@@ -47,7 +47,7 @@ def refuse_pillow_views(source: Records) -> None:
 
 
 class RecordPreprocessing(PixelPreprocessing):
-    """Evaluation preprocessing of one of the references, after decoding."""
+    """Evaluation preprocessing of the reference `name` (data/references/), after decoding."""
 
     mean: Tensor
     scale: Tensor
@@ -112,7 +112,7 @@ def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, weight:
 
 
 class ArrayPreprocessing(PixelPreprocessing):
-    """Evaluation preprocessing of images in arrays: normalise, then resize."""
+    """Evaluation preprocessing of images in arrays, all of this `shape`: normalise, then resize."""
 
     mean: Tensor
     scale: Tensor

@@ -1,6 +1,6 @@
 """torch.export's archive, which runs in PyTorch without viaduct.
 
-torch.export.load("model.pt2").module()(pixels)          (probabilities, classes)
+torch.export.load("model.pt2").module()(pixels)          (probabilities, classes) of uint8 N x H x W x 3
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDes
     """Write the graph and its weights."""
     module = build_module(classifier, request)
     program = trace(module, classifier, request.batch)
-    archive = io.BytesIO()  # in memory, because for a full disk torch does not raise an OSError
+    archive = io.BytesIO()  # in memory: if torch wrote the file, a full disk would not be an OSError
     with silence_exporters():
         torch.export.save(program, archive)
     with replace_file(path) as file:

@@ -32,14 +32,14 @@ class ExportRequest:
     out: Path
     input: Input  # what the graph takes
     batch: int | None = None  # fixed batch size; None: any
-    precision: Precision = "fp32"
-    fold: bool = False
+    precision: Precision = "fp32"  # of the network's weights and layers
+    fold: bool = False  # True: batch norms are folded into convolutions
     opset: int | None = None  # version of ONNX's operators; None: the newest that the exporter and onnx support
-    check: bool = True
-    check_images: Path | None = None
-    check_count: int = 64
-    license: str = ""
-    force: bool = False
+    check: bool = True  # True: the file is run and compared with PyTorch
+    check_images: Path | None = None  # folder or file of images for this; None: validation images or built-in shapes
+    check_count: int = 64  # largest number of images for this
+    license: str = ""  # for the model card
+    force: bool = False  # True: existing files at `out` are replaced
 
     @property
     def cards(self) -> tuple[Path, Path]:

@@ -1,6 +1,8 @@
-"""A SavedModel with the references' signature `predict`, also under TensorFlow Serving's default name.
+"""A SavedModel with a signature `predict`, also under TensorFlow Serving's default name `serving_default`.
 
 tf.saved_model.load("served").signatures["predict"](input=images)         {"classes": …, "probabilities": …}
+
+The input is called `image_bytes` instead of `input` if the graph takes encoded images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The TensorFlow 1 graph of a SavedModel or a frozen graph, with the references' names.
+"""The TensorFlow 1 graph of a SavedModel or a frozen graph, with the names of TensorFlow's official ResNet.
 
 The input is the placeholder `input_tensor`: encoded images as strings, or prepared float32 images N x size x size x 3.
 In a SavedModel's signature these are called `image_bytes` and `input`. The outputs are `probabilities`, computed by the
@@ -30,8 +30,8 @@ class TensorFlowGraph:
 
     graph: Any
     key: str  # name of the input in a SavedModel's signature
-    input: Any
-    outputs: dict[str, Any]
+    input: Any  # tensor, the placeholder
+    outputs: dict[str, Any]  # tensors by name
     description: FileDescription
 
 

@@ -69,7 +69,7 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 CROPS: dict[Any, Any] = {crop_central_four_fifths: crop_middle_box, crop_central_seven_eighths: crop_before_resize}
-"""Crop functions by the reference's `evaluation`; the default is `crop_after_resize`."""
+"""Crop functions by the `evaluation` of a reference (data/references/); for others it is `crop_after_resize`."""
 
 
 def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:

@@ -4,8 +4,8 @@
     with tf.Graph().as_default():
         logits = translate(program, images_NHWC)
 
-Only operators of TensorFlow 1.15 are used, so that converters for its graphs can read the result. An operator without a
-translation raises CannotExport with its name.
+Only operators of TensorFlow 1.15 are used, so that converters for its graphs can read the result. An aten operator
+without a translation raises CannotExport with its name.
 """
 
 from __future__ import annotations
@@ -452,7 +452,7 @@ def name_scope(node: fx.Node) -> str:
 
 
 def pair(numbers: Numbers) -> list[int]:
-    """Return numbers for height and width; a single number is for both."""
+    """Return two numbers, for height and width; a single number is for both."""
     return [*numbers, *numbers] if len(numbers) == 1 else list(numbers)
 
 

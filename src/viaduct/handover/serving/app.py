@@ -79,7 +79,7 @@ class Service:
     async def classify(
         self, request: Request, prepare: Callable[[], tuple[Result, torch.Tensor]]
     ) -> tuple[Result, Probabilities]:
-        """Run `prepare` in a decoding thread, then the network.
+        """Run `prepare` in a decoding thread, then the network; raise Refusal if its outputs are not finite.
 
         `prepare` returns a pair: any value, and the network's input. Return that value and the probabilities.
         """
@@ -116,7 +116,7 @@ def answer_json(content: Any, status: int = 200, **headers: str) -> Response:
 
 
 class Routes:
-    """Handlers of the requests, one for each kind of route."""
+    """Handlers of the requests, one for each kind of route, all with a Request and a Response."""
 
     def __init__(self, service: Service) -> None:
         classifier = service.classifier
@@ -291,7 +291,7 @@ async def answer_unknown(limits: Limits, request: Request, error: Exception) -> 
 
 
 async def answer_disconnected(request: Request, error: Exception) -> Response:
-    """Return the status for the access log if a client disconnected before its request was complete."""
+    """Return status 499, which only the access log and the metrics show: the client disconnected early."""
     return Response(status_code=499)
 
 

@@ -1,8 +1,8 @@
 """The thread that runs the network, and the batching of requests.
 
-    batcher = Batcher(run, limits)
+    batcher = Batcher(run, limits)                              `run` computes logits, such as `Engine.run`
     batcher.start(size)                                         returns when batches of several sizes have been run
-    probabilities = await batcher.submit(inputs).answer
+    probabilities = await batcher.submit(inputs).answer         inputs of one request, N x 3 x size x size
 
 A batch starts when it is full, when its oldest request would otherwise miss the latency budget, or when it has the
 target size and no request is being decoded. The target is 1 unless requests arrive faster than small batches can answer
@@ -26,7 +26,7 @@ import torch
 from viaduct.handover.serving.limits import Limits
 
 RATE_REQUESTS = 32  # number of recent requests from which their rate is estimated
-FLIGHT_BATCHES = 4  # number of recent batches from which the images in flight are estimated
+FLIGHT_BATCHES = 4  # number of recent batches from which the images in flight (running or waiting) are estimated
 MAX_BUSY_SHARE = 0.9  # share of the time that the network may be busy before larger batches are chosen
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
@@ -48,7 +48,7 @@ class Job:
     inputs: torch.Tensor  # N x 3 x size x size
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Probabilities]
-    arrived: float = field(default_factory=time.monotonic)  # time of arrival
+    arrived: float = field(default_factory=time.monotonic)  # time of arrival in the queue
     timing: Timing = field(default_factory=Timing)
 
     @property
@@ -78,7 +78,10 @@ class Batcher:
         self.failure: Exception | None = None
 
     def start(self, size: int) -> None:
-        """Start the thread and wait until it has run batches of several sizes."""
+        """Start the thread and wait until it has run batches of several sizes; raise its error if one fails.
+
+        `size` is the side of the network's input.
+        """
         self.thread = threading.Thread(target=self._work, args=(size,), name="network", daemon=True)
         self.thread.start()
         self.warm.wait()
@@ -118,7 +121,7 @@ class Batcher:
                     self.changed.notify_all()
 
     def submit(self, inputs: torch.Tensor) -> Job:
-        """Queue the inputs of a request, in the event loop; the job's `answer` becomes its probabilities."""
+        """Queue the inputs of a request; call it in the event loop. The job's `answer` becomes its probabilities."""
         loop = asyncio.get_running_loop()
         job = Job(inputs, loop, loop.create_future())
         with self.changed:
@@ -129,7 +132,7 @@ class Batcher:
         return job
 
     def estimate_seconds(self, images: int) -> float:
-        """Estimate the time of a batch from the nearest measured size."""
+        """Estimate the time of a batch from the nearest measured size; 0 if none was measured."""
         if not self.seconds:
             return 0.0
         nearest = min(self.seconds, key=lambda measured: abs(measured - images))

@@ -90,7 +90,7 @@ class ConnectionGuard:
         return type("ServedProtocol", (GuardedProtocol,), {"guard": self})
 
     def admit(self, connection: GuardedProtocol) -> None:
-        """Add a connection; if there are too many, drop those that waited longest, or this one if none waits."""
+        """Add a connection; if there are too many, drop some that waited longest, or this one if none waits."""
         if len(self.open) >= self.limits.connections:
             slow = sorted(
                 (other for other in self.open if other.is_waiting_for_client()), key=lambda other: other.state_since

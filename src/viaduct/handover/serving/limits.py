@@ -12,14 +12,14 @@ class Limits:
     """Limits of one server."""
 
     max_batch: int = 16  # images that the network sees at once
-    latency_budget: float = 0.05  # seconds in the queue and the network, counted from a request's arrival
+    latency_budget: float = 0.05  # seconds in the queue and the network together, after decoding
     queue: int = 256  # images accepted and not yet answered
     max_bytes: int = 32 * MEGABYTE  # size of a request's body
     max_pixels: int = 1 << 26  # pixels of all images of a request together
     max_images: int = 64  # images in a request, if the queue is at least as long
     max_json: int = 8 * MEGABYTE  # bytes of a JSON body; parsing it blocks all other requests
     connections: int = 1000  # connections that are open at the same time
-    head_seconds: float = 10.0  # time from the first byte of a request to the end of its headers
+    head_seconds: float = 10.0  # time from the first byte of a request, or a new connection, to the end of the headers
     idle_seconds: float = 60.0  # time between two requests of a connection
     write_seconds: float = 30.0  # time without progress while a response is sent
     upload_grace: float = 10.0  # seconds added to the time that upload_rate allows

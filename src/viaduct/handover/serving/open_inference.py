@@ -1,7 +1,7 @@
 """Requests and responses of the Open Inference Protocol v2 (KServe, Triton), with its binary tensor data extension.
 
     request = parse_request(body, header_length, limits)        raises Refusal for a malformed or large request
-    content, headers = build_response(request, model, results, labels)
+    content, headers = build_response(request, model, probabilities, labels)
 
 A request has one input: `image_bytes` BYTES [N], encoded images; `pixels` UINT8 [N, height, width, 3], decoded ones; or
 `images` FP32 [N, 3, size, size], preprocessed ones. In JSON `image_bytes` are base64; in binary data each element is
@@ -39,7 +39,7 @@ OUTPUTS = {"probabilities": "FP32", "classes": "INT64", "labels": "BYTES"}
 class RequestedOutput:
     """Requested output and its form."""
 
-    name: str
+    name: str  # a key of OUTPUTS
     binary: bool = False  # True: as binary data, not JSON
     classification: int = 0  # number of most probable classes that are returned as text; 0: the tensor is returned
 
@@ -48,7 +48,7 @@ class RequestedOutput:
 class InferRequest:
     """Parsed request; its images are not checked yet."""
 
-    input: str
+    input: str  # a key of INPUTS
     shape: tuple[int, ...]
     data: Any  # list of bytes for image_bytes, otherwise an array of this shape
     outputs: tuple[RequestedOutput, ...]
@@ -63,7 +63,7 @@ class BinaryPart:
     used: int = 0  # how many bytes have been taken
 
     def take(self, size: int, name: str) -> memoryview:
-        """Return the next bytes."""
+        """Return the next `size` bytes; `name` is that of the input, for errors."""
         if size > len(self.data) - self.used:
             raise Refusal(
                 400,
@@ -338,7 +338,7 @@ def build_response(
 def compute_output(
     output: RequestedOutput, probabilities: npt.NDArray[np.float32], labels: Sequence[str]
 ) -> tuple[str, npt.NDArray[Any]]:
-    """Return datatype and values of an output."""
+    """Return datatype and values of an output, N rows; text is an array of str objects."""
     if output.classification:
         count = min(output.classification, len(labels))
         rows = [

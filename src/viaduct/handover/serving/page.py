@@ -1,4 +1,4 @@
-"""The page to try a classifier in the browser: one response without other resources, with a strict CSP."""
+"""The page to try a classifier in the browser: one response, whose Content Security Policy allows no other code."""
 
 from __future__ import annotations
 

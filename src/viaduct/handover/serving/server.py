@@ -97,7 +97,7 @@ def choose_name(requested: str | None, classifier: Classifier) -> str:
 
 
 class Server(uvicorn.Server):
-    """uvicorn server. A signal ends it with exit code 0 when accepted requests are answered or drain_seconds over."""
+    """uvicorn server. After a signal it ends normally when accepted requests are answered, or drain_seconds later."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ def build_server(
 
 
 def allow_files() -> int:
-    """Raise this process's limit of open files as far as allowed; return the limit."""
+    """Raise this process's limit of open files as far as allowed, up to 65,536; return the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,7 +13,7 @@ from viaduct.handover.serving.limits import Limits, Refusal
 
 
 class UploadMemory:
-    """Counts the bytes of all bodies that are in memory."""
+    """Counts the bytes of all requests' bodies that are in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self.limit = limits.upload_memory
@@ -37,6 +37,7 @@ class Reservation:
         self.size = 0
 
     def add(self, size: int) -> None:
+        """Count more bytes; raise Refusal if all bodies together then exceed the limit."""
         if self.memory.used + size > self.memory.limit:
             raise Refusal(503, "too many uploads at once.", retry_after=1)
         self.memory.used += size
@@ -97,7 +98,7 @@ async def discard_body(request: Request, seconds: float, max_bytes: int) -> None
 
 
 def find_file_part(body: bytes, content_type: str) -> bytes:
-    """Return the part called `file` of a multipart form."""
+    """Return the content of the part called `file` of a multipart form; raise Refusal unless there is exactly one."""
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import Field, FormParser, parse_options_header
 
