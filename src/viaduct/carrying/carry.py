@@ -83,7 +83,7 @@ class CarryResult:
     perturbed: Run | None = None
     agreement: Agreement | None = None
     drift: Drift | None = None  # comparison of the recorded tensors, as by `viaduct compare`
-    explanation: Explanation | None = None
+    explanation: Explanation | None = None  # only if the agreement's verdict is "differ"
     suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
     device_tests: list[DeviceTest] = field(default_factory=list)  # lines of the original that test the device
     intended_changes: list[str] = field(default_factory=list)  # changes of numbers that the golden run has, too
@@ -147,24 +147,25 @@ def run_both_sides(
     plan = make_original_plan(request, sides, framework, report)
     options = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
     report(f"the original is run: {sides.entry}, {options}.")
-    before = find_change_times(request.arguments)
+    change_times = find_change_times(request.arguments)
     with SecondRun("original", plan) as second:
         original = execute("original", plan, sides, report)
         result = CarryResult(request, sides, framework, original, golden_run=original, earlier_carries=earlier)
         result.device_tests = list_device_tests(sides.original_script, sides.original_root.resolve())
-        result.shared_paths = find_changed_since(before)
+        result.shared_paths = find_changed_since(change_times)
         if not original.is_finished:
             second.stop()
             return result
-        again = finish_second_run(second, report)
+        original_again = finish_second_run(second, report)
     report(f"the migrated script is run, with a stand-in for the {request.to} on the CPU.")
     plan = derive_plan("migrated", plan, request, sides)
     with SecondRun("migrated", plan) as second:
         result.migrated = execute("migrated", plan, sides, report)
         if result.migrated.is_finished:
-            result.repetitions = [compare_runs(original, again, "original")] if again is not None else []
-            if (again := finish_second_run(second, report)) is not None:
-                result.repetitions.append(compare_runs(result.migrated, again, "migrated"))
+            if original_again is not None:
+                result.repetitions.append(compare_runs(original, original_again, "original"))
+            if (migrated_again := finish_second_run(second, report)) is not None:
+                result.repetitions.append(compare_runs(result.migrated, migrated_again, "migrated"))
         else:
             second.stop()
     edits = coverage.read_edits(result.migrated.plan, sides, "migrated")

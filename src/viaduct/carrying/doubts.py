@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import CarryResult
     from viaduct.carrying.running import Run
 
-DoubtKind = Literal[
+DoubtKind = Literal[  # also in carry.json, where --earlier reads them
     "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
     "printed", "changed files", "written",
 ]  # fmt: skip

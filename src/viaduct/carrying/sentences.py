@@ -305,7 +305,7 @@ def describe_uncompared(result: CarryResult) -> str:
             f"各 rank 第 {MAX_LINES} 行之后的打印内容、各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、"
             "临时文件,以及加速卡自身的算子。"
         )
-    by_framework = "of large inputs and outputs of evaluations, elements that are not in the sample"
+    by_framework = "elements of large inputs and evaluations that are not sampled"
     if result.framework == "tf1":
         by_framework = "local variables such as counters of metrics, another order of operators"
     return (

@@ -2,8 +2,8 @@
 
 A changed line has a high score if a suspected object was created there or nearby, if a number in the line changed, or
 if the line contains a keyword of the difference. In the user's copy (--migrated) a line that the rules would write
-differently scores most. Lines that only rename the device or backend, or import a vendor's package such as torch_npu,
-are left out.
+differently gets the most points. Lines that only rename the device or backend, or import a vendor's package such as
+torch_npu, are left out.
 """
 
 from __future__ import annotations

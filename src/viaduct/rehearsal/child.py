@@ -1,8 +1,8 @@
 """The process that runs the user's script, started by `process.py`.
 
 This process installs the stand-in, runs the script as Python itself would, and describes the script's end in
-RECORD/ended/PID.json. The exit code is the script's; it is 1 if the limit on time or memory has stopped the script, or
-watching them has failed (`bounds.py`), and 2 if viaduct could not run the script.
+ended/PID.json of the record folder. The exit code is the script's; it is 1 if the limit on time or memory has stopped
+the script, or watching them has failed (`bounds.py`), and 2 if viaduct could not run the script.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
 
 
 def write_note(plan: Plan, result: ScriptResult, bounds: Bounds, counter: StepCounter) -> None:
-    """Describe the end of this process in RECORD/ended/PID.json."""
+    """Describe the end of this process in ended/PID.json of the record folder."""
     folder = Path(plan.record_folder) / "ended"
     folder.mkdir(exist_ok=True)
     note = {

@@ -6,7 +6,8 @@ chained comparison after the second, the body of a lambda, the element and condi
 `case`. A change within a line belongs to the innermost unit around it: a number in a branch that was not taken does not
 count as executed.
 
-The counters of a process are in RECORD/counts/PID.bin, mapped into memory, so that a killed process leaves them too.
+The counters of a process are in counts/PID.bin of the rehearsal's record folder, mapped into memory, so that a killed
+process leaves them too.
 """
 
 from __future__ import annotations

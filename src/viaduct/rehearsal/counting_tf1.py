@@ -1,9 +1,9 @@
 """Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
-RECORD/observed/rank-0/ holds steps.jsonl (without inputs and learning rates), losses.npz, gradients.npz and weights.npz
-as `observe.py` describes them, and with `plan.inspect` evaluations.jsonl and facts.json. Arrays are named after the
-graph's variables.
-RECORD/profiling_points.json names the operators with which the forward pass begins and the backward pass ends.
+In the rehearsal's record folder, observed/rank-0/ holds steps.jsonl (without inputs and learning rates), losses.npz,
+gradients.npz and weights.npz as `observe.py` describes them, and with `plan.inspect` evaluations.jsonl and facts.json.
+Arrays are named after the graph's variables. profiling_points.json names the operators with which the forward pass
+begins and the backward pass ends.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The script sees an overlay (a mount that keeps its writes in separate folders, `overlay.py`) where the kernel allows it,
 else a mirror (a folder of copies and links, `mirror.py`); with --here it sees the files themselves. After a run in an
-overlay or mirror, the files that the script wrote lie in RECORD/work, by their path relative to `plan.start_folder`,
-the user's folder that the script runs in, or in RECORD/elsewhere, by their full path.
+overlay or mirror, the files that the script wrote lie in the record folder: in work/, by their path relative to
+`plan.start_folder`, the user's folder that the script runs in, or in elsewhere/, by their full path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inspection of a PyTorch script, to explain why two runs of it differ.
+"""Inspection of a PyTorch script, to explain why two runs of it differ. RECORD is the rehearsal's record folder.
 
     RECORD/observed/rank-0/facts.json     modules, optimizers, loaders …: their settings and the lines that created them
     RECORD/observed/rank-0/forward.npz    networks' inputs in the first step, outputs of modules without submodules

@@ -1,5 +1,7 @@
 """Observations for a comparison: losses of each step, gradients of the first, weights at the end.
 
+RECORD is the rehearsal's record folder. A fingerprint is made by `compute_fingerprint`.
+
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
                                              "at": [13.2, 2.5]}; `at` is monotonic and process time in seconds,
                                              `inputs` fingerprints of the networks' inputs (with `plan.inspect`)

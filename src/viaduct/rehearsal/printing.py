@@ -1,6 +1,7 @@
 """Records stdout and log messages of a script, to compare the original and the migrated project line by line.
 
-RECORD/printed/PID.jsonl has [rank, text] for each write to stdout and each log message of the user's files, in order.
+The file printed/PID.jsonl of the rehearsal's record folder has [rank, text] for each write to stdout and each log
+message of the user's files, in order, up to MAX_CHARACTERS.
 """
 
 from __future__ import annotations

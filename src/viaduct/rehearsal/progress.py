@@ -1,8 +1,8 @@
-"""Progress of a rehearsal's processes, in files that are still there when a process was killed.
+"""Progress of a rehearsal's processes, in files of its record folder that are still there when a process was killed.
 
-RECORD/steps/PID.json     {"rank": 0, "steps": 12}          after every step; of a TensorFlow script only at the end
-RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
-RECORD/ended/PID.json     written by `child.py` at the end, with the exit code; counts instead of the note in alive/
+steps/PID.json     {"rank": 0, "steps": 12}           after every step; of a TensorFlow script only at the end
+alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
+ended/PID.json     written by `child.py` at the end, with the exit code; counts instead of the note in alive/
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 `viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them, its
 own. A file's position is its path within a tree; its counterpart is the file at the same position in the own tree.
 
-RECORD/modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
-"sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
-read, since they may be stale. Code that `OwnLoader` did not load (`exec`, another loader, bytecode without source) is
-compared with its compiled file; `from_file` is false where the two differ.
+In the record folder modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py",
+"tree": "own", "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the
+own tree are not read, since they may be stale. Code that `OwnLoader` did not load (`exec`, another loader, bytecode
+without source) is compared with its compiled file; `from_file` is false where the two differ.
 """
 
 from __future__ import annotations
