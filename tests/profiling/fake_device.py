@@ -1,4 +1,4 @@
-"""A stand-in of `torch.cuda` whose device runs behind the host."""
+"""A stand-in of torch.cuda whose device lags behind the host."""
 
 from __future__ import annotations
 

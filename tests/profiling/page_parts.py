@@ -1,4 +1,4 @@
-"""Parts of the page of a profile, to look at one by one."""
+"""Access to the parts of the page of a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps are made here by hand, on a clock that a test turns itself."""
+"""Collecting steps: marks are taken by hand, on a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_loader_waits_of_a_step_add_up_and_do_not_reach_the_next() -> None:
     assert [step.loader_wait_us for step in finish(collector).steps] == [8, None]
 
 
-def test_a_missing_mark_is_counted_and_not_made_up() -> None:
+def test_a_missing_mark_is_counted_and_leaves_no_data_or_update_tail() -> None:
     clock = HandClock()
     collector, _, _ = make_collector(Plan(1, 1, 0), clock)
     take_step(collector, clock)

@@ -16,7 +16,7 @@ def read(path: Path, content: bytes) -> tuple[list[CsvRow], list[str]]:
     return list(read_rows(path, notes)), notes
 
 
-def test_what_is_no_number_is_none(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_a_number_is_none(tmp_path: Path) -> None:
     rows, notes = read(tmp_path / "a.csv", b"Duration(us),Size(KB)\nN/A,\nnan,inf\nabc,-\n")
     assert [(row.time_us("Duration"), row.bytes("Size")) for row in rows] == [(None, None)] * 3
     assert notes == []

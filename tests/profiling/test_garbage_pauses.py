@@ -39,7 +39,7 @@ def test_a_long_pause_becomes_a_row(clock: list[float]) -> None:
     }
 
 
-def test_the_collector_is_listened_to_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_listener_is_added_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_pauses, "LONG_PAUSE_US", 0.0)
     before = list(gc.callbacks)
     pauses = GarbagePauses(lambda: True)

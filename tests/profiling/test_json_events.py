@@ -76,7 +76,7 @@ def test_a_list_an_object_and_an_archive_are_the_same(tmp_path: Path) -> None:
     assert len(found[0][0]) == 50
 
 
-def test_what_stands_before_the_events_is_kept(tmp_path: Path) -> None:
+def test_the_header_before_the_events_is_kept(tmp_path: Path) -> None:
     content = json.dumps({"distributedInfo": {"rank": 3}, "traceEvents": EVENTS}).encode()
     assert read(tmp_path / "a.json", content)[2].header == {"distributedInfo": {"rank": 3}}
 

@@ -36,7 +36,7 @@ def test_without_a_folder_no_file_is_the_users(project: Path) -> None:
     assert ScriptFiles(None).find_name(str(project / "train.py")) == ""
 
 
-def test_files_are_found_whatever_torch_cut_off_their_names(project: Path) -> None:
+def test_files_are_found_by_names_relative_to_any_folder_of_sys_path(project: Path) -> None:
     files = ScriptFiles(project, [str(project / "nets")])
     names = [files.find_name(name) for name in ("train.py", str(project / "train.py"), "model.py")]
     assert names == ["train.py", "train.py", "nets/model.py"]

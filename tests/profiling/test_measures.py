@@ -1,4 +1,4 @@
-"""Figures of a profile: nothing is judged that was not measured, shares add up, bursts show."""
+"""Figures of a profile: nothing is judged without a measurement, shares add up, rare stalls are visible."""
 
 from dataclasses import replace
 
@@ -73,14 +73,14 @@ def test_operators_of_an_accelerator_do_not_cover_its_time():
     assert choose_headline(replace(profile, facts=replace(profile.facts, device="cuda"))).text == "Nothing stands out"
 
 
-def test_a_remark_for_accelerators_is_followed_by_the_verdict():
+def test_advice_for_accelerators_is_followed_by_the_result_for_this_cpu():
     remark = Advice("t", "a", (), None, "", name="synchronisation")
     assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark])) == "Nothing else stands out"
     assert make_closing_sentence(replace(make_recorded(40e3), advice=[remark, make_advice("loader", 1.0)])) == ""
     assert make_closing_sentence(make_recorded(40e3)) == ""
 
 
-def test_advice_is_the_verdict():
+def test_the_best_advice_is_the_headline():
     assert choose_headline(replace(minimal_profile(), advice=[make_advice("loader", 1.0)])).text.startswith(
         "The loader costs"
     )

@@ -48,12 +48,12 @@ def test_a_block_belongs_to_what_allocated_it_and_to_how_long_it_lived() -> None
     }  # fmt: skip
 
 
-def test_what_an_update_leaves_is_its_state() -> None:
+def test_blocks_that_outlive_the_update_are_optimizer_state() -> None:
     _, owners = describe_memory(allocate(1, 64, 415), read_trace(*STEP), {})
     assert [(owner.name, owner.bytes) for owner in owners] == [("optimizer state", 64)]
 
 
-def test_bytes_that_nobody_explains_are_reported_to_be_so() -> None:
+def test_bytes_without_a_known_owner_are_not_identified() -> None:
     events = allocate(5, 100, 120, None, 1, **{"Total Allocated": 1000, "Total Reserved": 2000})
     points, owners = describe_memory(events, read_trace(*STEP, device="cuda"), {"parameters": {1: 300}})
     assert [(point.allocated, point.reserved) for point in points] == [(1000, 2000)]
@@ -78,7 +78,7 @@ def test_the_peak_survives_thinning() -> None:
     assert max(point.allocated for point in points) == 3007
 
 
-def test_live_tensors_are_known_by_what_they_are_for() -> None:
+def test_live_tensors_are_found_by_owner() -> None:
     network = nn.Linear(30, 20)
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
     network(torch.ones(1, 30)).sum().backward()
@@ -93,6 +93,6 @@ def test_live_tensors_are_known_by_what_they_are_for() -> None:
     assert len(addresses) == len(set(addresses))
 
 
-def test_what_was_released_meanwhile_does_not_count() -> None:
+def test_released_storages_do_not_count() -> None:
     before, after = {"gradients": {1: 10, 2: 20}}, {"gradients": {3: 10}, "other tensors": {2: 20}}
     assert select_alive(before, after) == {"gradients": {2: 20}}

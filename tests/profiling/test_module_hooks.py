@@ -27,7 +27,7 @@ def count_hooks(network: nn.Module) -> int:
     return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in network.modules())
 
 
-def test_no_hook_stays_behind() -> None:
+def test_all_hooks_are_removed() -> None:
     network = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     hooks = ModuleHooks()
     hooks.add_network(network)

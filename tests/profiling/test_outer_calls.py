@@ -1,4 +1,4 @@
-"""Calls of a script's own networks, told from the calls of their modules."""
+"""Calls of a script's networks, as opposed to calls of the modules inside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from viaduct.profiling.outer_calls import OuterCalls
 
 
-def test_networks_that_are_copied_or_pickled_carry_nothing_of_us() -> None:
+def test_copied_and_pickled_networks_have_no_hooks_of_viaduct() -> None:
     net = nn.Sequential(nn.Linear(2, 2))
     met: list[Any] = []
     with OuterCalls(met.append, lambda *call: None) as calls:
@@ -74,7 +74,7 @@ def test_a_class_has_its_own_call_again_at_the_end() -> None:
     assert vars(Doubling)["__call__"] is original
 
 
-def test_nothing_is_narrowed_before_a_network_was_called() -> None:
+def test_all_modules_are_observed_until_a_network_was_called() -> None:
     begun: list[Any] = []
     with OuterCalls(begun.append, lambda *call: None) as calls:
         calls.observe_only_called_classes()

@@ -50,7 +50,7 @@ def recorded() -> RecordedSteps:
     return found
 
 
-def test_a_recorder_that_never_started_says_so() -> None:
+def test_a_recorder_that_never_started_has_a_note() -> None:
     assert OperatorRecorder("cpu").stop() == RecordedSteps(notes=["operators were not recorded: no step was reached"])
 
 
@@ -172,7 +172,7 @@ def test_a_trace_of_a_gpu_becomes_rows_on_the_hosts_clock() -> None:
     assert next(event["ts"] for event in found.events if event["name"] == "aten::addmm") == 50_100
 
 
-def test_a_trace_without_its_marks_says_nothing() -> None:
+def test_a_trace_without_clock_annotations_gives_no_rows() -> None:
     recorder = OperatorRecorder("cpu")
     recorder.marks = [1.0, 2.0]
     found = recorder.evaluate([annotate(CLOCK, 0, 1), make_event("aten::add", 5, 5)], 0, {})

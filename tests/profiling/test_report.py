@@ -1,4 +1,4 @@
-"""The page of a profile: honest about what is missing, unmoved by hostile names, whole for large and tiny profiles."""
+"""The page of a profile: missing measurements are named, hostile names escaped, large and tiny profiles complete."""
 
 import re
 from dataclasses import replace

@@ -52,7 +52,7 @@ def test_another_setting_is_measured_anew(measurements: list[list[str]], monkeyp
         lambda text: json.dumps(json.loads(text) | {"schema": 99}),
     ],
 )
-def test_a_damaged_or_foreign_cache_is_not_believed(damage: Any, measurements: list[list[str]], tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_cache_is_ignored(damage: Any, measurements: list[list[str]], tmp_path: Path) -> None:
     for _ in range(3):
         load_ceilings("cpu", ["float32"])
     path = find_cache(tmp_path)
@@ -60,7 +60,9 @@ def test_a_damaged_or_foreign_cache_is_not_believed(damage: Any, measurements: l
     assert load_ceilings("cpu", ["float32"]) == Ceilings(400.0, {"float32": 4000.0})
 
 
-def test_a_folder_that_cannot_be_written_only_costs_time(measurements: list[list[str]], tmp_path: Path) -> None:
+def test_without_a_writable_cache_ceilings_are_measured_each_time(
+    measurements: list[list[str]], tmp_path: Path
+) -> None:
     (tmp_path / "viaduct").write_text("a file")
     assert load_ceilings("cpu", ["float32"]) == Ceilings(100.0, {"float32": 1000.0})
 
@@ -89,7 +91,7 @@ def test_measuring_gives_figures_and_leaves_random_numbers_alone(monkeypatch: py
 @pytest.mark.parametrize(
     ("flops", "bytes", "dtype"), [(None, 10, "float32"), (10, None, "float32"), (10, 10, "float16")]
 )
-def test_an_operator_of_which_too_little_is_known_has_no_place(flops: Any, bytes: Any, dtype: str) -> None:
+def test_an_operator_without_work_or_ceiling_has_no_roofline_share(flops: Any, bytes: Any, dtype: str) -> None:
     assert compute_roofline_share(flops, bytes, dtype, 5.0, Ceilings(100.0, {"float32": 1000.0})) is None
 
 

@@ -1,4 +1,4 @@
-"""Scripts run in this process; what they sleep for bounds a phase from below, whatever the machine does."""
+"""Phases of scripts that run in this process; a phase takes at least the time that the script sleeps in it."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ for number in range(99):
     assert Watched(body, Plan(1, 4, 0)).interruptions == ["", "", "checkpoint", ""]
 
 
-def test_a_teacher_is_no_evaluation() -> None:
+def test_a_teacher_network_is_not_an_evaluation() -> None:
     body = """\
 teacher = nn.Linear(16, 4).eval()
 for epoch in range(9):
@@ -333,7 +333,7 @@ for epoch in range(9):
     assert "no network was called with its weights" in watched.phases.describe_time_points()[0]
 
 
-def test_a_script_without_a_step_says_what_it_did() -> None:
+def test_a_script_without_a_step_lists_the_calls_that_were_seen() -> None:
     watched = Watched("for x, y in loader:\n    net(x)\n", Plan(1, 3, 0))
     assert not watched.stopped
     assert not watched.profile.steps

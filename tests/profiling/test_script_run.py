@@ -1,4 +1,4 @@
-"""Scripts in processes of their own: whatever happens to them, what was collected is there."""
+"""Scripts in separate processes: their steps are kept however they end."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_script_without_a_step_is_no_success(tmp_path: Path) -> None:
     assert "no training step was found: it made 0 optimizers; 1 training passes" in found.reason
 
 
-def test_a_script_that_never_calls_torch_says_so(tmp_path: Path) -> None:
+def test_a_script_that_never_calls_torch_is_reported_as_such(tmp_path: Path) -> None:
     found = run(tmp_path, "sys.exit(4)\n")
     assert found.code == 4
     assert found.ranks == []
@@ -180,7 +180,7 @@ def test_torchrun_inside_a_script_is_profiled(tmp_path: Path) -> None:
     check_ranks(run(tmp_path, f"import subprocess\nsys.exit(subprocess.call([sys.executable, *{words!r}]))\n"))
 
 
-def test_the_script_finds_the_variables_it_would_find_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_has_the_environment_that_it_has_without_viaduct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
     monkeypatch.setenv("PYTHONPATH", "/mine")
@@ -218,7 +218,7 @@ finally:
 
 @dataclass
 class Parts:
-    """Medians of the four times of a step, by hand and by us."""
+    """Return the medians of the four times of a step, by timers in the script and by the profiler."""
 
     hand: list[float] = field(default_factory=list)
     ours: list[float] = field(default_factory=list)

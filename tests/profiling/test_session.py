@@ -1,4 +1,4 @@
-"""Profiling the training in this process: what is on the disk, and when."""
+"""Profiling the training in this process: which files exist, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary on the terminal: no all-clear without measurement, nothing cut, nothing that steers a terminal."""
+"""The terminal summary: "Nothing stands out" only after measurements, whole names, no control characters."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from viaduct.profiling.summary import MAX_PROSE_WIDTH, format_summary
 from .sample_profiles import LONG, UNICODE, large_profile, minimal_profile, small_profile
 
 
-def test_one_step_is_no_ground_for_an_all_clear():
+def test_one_step_is_not_enough_for_nothing_stands_out():
     text = format_summary(minimal_profile())
     assert "Too few steps to judge" in text
     assert "an iteration begins at the end of the previous step" in text.replace("\n", " ")
     assert "Nothing stands out" not in text
 
 
-def test_nothing_at_all_is_reported_to_be_nothing():
+def test_a_profile_without_steps_is_reported_as_such():
     text = format_summary(Profile(Facts("train.py", "script", ended="exit code 1 before the first step")))
     assert "No step was measured" in text
     assert text.endswith("Ended early: exit code 1 before the first step")
@@ -91,7 +91,7 @@ def test_no_name_is_cut_at_any_width_and_prose_fits_it(width):
     assert all(len(line) <= min(max(width, 40), MAX_PROSE_WIDTH) for line in prose)
 
 
-def test_a_name_cannot_steer_the_terminal():
+def test_control_characters_in_a_name_are_escaped():
     operator = Operator("aten::\x1b[31mred", 1, 10.0, 10.0, module="a\nb\u202ec")
     text = format_summary(replace(small_profile(), operators=[operator]))
     assert "\x1b" not in text
@@ -134,7 +134,7 @@ def test_time_that_no_operator_covers_is_reported_in_place_of_an_all_clear():
     assert "Nothing stands out" not in text
 
 
-def test_a_remark_for_accelerators_is_followed_by_the_verdict():
+def test_advice_for_accelerators_is_followed_by_the_result_for_this_cpu():
     remark = Advice("For accelerators: 1", "Read it later.", (), None, "none on this CPU", name="synchronisation")
     text = format_summary(replace(small_profile(), advice=[remark]))
     assert "Expected gain: none on this CPU\n\nNothing else stands out." in text

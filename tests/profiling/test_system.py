@@ -18,7 +18,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_what_a_system_does_not_show_is_not_made_up(tmp_path: Path) -> None:
+def test_figures_that_the_system_does_not_have_are_left_out(tmp_path: Path) -> None:
     sampler = SystemSampler(0.01, tmp_path, NO_GPU)
     sampler.take_sample()
     assert sampler.samples[0].values == {}

@@ -1,4 +1,4 @@
-"""The trace of a profile: every event is one that a viewer draws, and the file is read back."""
+"""The trace of a profile: it has only events that viewers draw, and the file is read back."""
 
 from __future__ import annotations
 

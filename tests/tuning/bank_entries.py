@@ -14,7 +14,7 @@ ELSEWHERE = replace(HERE, torch="2.11.0")
 
 
 def make_entry(name: str, default_us: float = 100.0, best_us: float = 80.0, **changes: Any) -> Entry:
-    """Return an entry of an operator that is told from others by its name."""
+    """Return an entry of an operator; operators with different names have different signatures."""
     entry = Entry(
         Signature.of("conv2d", x=name), {"layout": "contiguous"}, {"layout": "as_given"}, default_us, best_us, 0.02
     )

@@ -1,4 +1,4 @@
-"""A worker without a process: times as a function says, failures as a table says."""
+"""A worker without a process: a function gives the times, a table the failures."""
 
 from __future__ import annotations
 

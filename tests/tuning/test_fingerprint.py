@@ -1,4 +1,4 @@
-"""Fingerprints: what keeps measurements of different machines apart."""
+"""Fingerprints, by which measurements of different machines are stored apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Fingerprint)])
-def test_machines_that_differ_in_anything_have_files_of_their_own(field: str) -> None:
+def test_machines_that_differ_in_any_field_have_different_files(field: str) -> None:
     other = replace(HERE, **{field: 7 if field == "threads" else "other"})
     assert other.file_name != HERE.file_name
 
@@ -36,7 +36,7 @@ def test_file_names_hold_no_path_and_are_not_too_long() -> None:
     assert not set(name) & set("/\\\0 ")
 
 
-def test_what_differs_is_named_with_both_values() -> None:
+def test_differing_fields_are_named_with_both_values() -> None:
     assert ELSEWHERE.list_differences(HERE) == ["torch 2.13.0, here 2.11.0"]
     assert replace(HERE, triton="3.5").list_differences(HERE) == ["triton none, here 3.5"]
     assert HERE.describe() == "cpu: some processor, 2 cores, AVX2, 2 threads, torch 2.13.0"

@@ -66,6 +66,6 @@ def test_turns_go_on_until_the_ranking_is_clear() -> None:
     assert calls[4:8] == ["a", "b", "b", "a"]
 
 
-def test_what_is_flushed_is_larger_than_nothing_and_others_are_a_share() -> None:
+def test_the_flushed_buffer_is_not_empty_and_the_load_of_others_is_a_share() -> None:
     assert find_cache_bytes("cpu") >= 1 << 15
     assert 0.0 <= OtherPrograms().measure_share() <= 1.0

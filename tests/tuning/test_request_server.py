@@ -1,4 +1,4 @@
-"""The measuring process: what it answers. test_workers.py starts it as a process."""
+"""Answers of the measuring process; test_worker_process.py starts it as a process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_wrong_values_are_not_timed() -> None:
     assert timer.compared is None
 
 
-def test_a_candidate_races_against_the_best_point_so_far() -> None:
+def test_a_candidate_is_compared_with_the_best_point_so_far() -> None:
     timer = FakeTimer()
     result = measure(timer, candidate=4, incumbent=2)
     assert timer.compared == ("candidate", "incumbent")

@@ -1,4 +1,4 @@
-"""tune_result_pid….json: the book's name, fields and invariants."""
+"""tune_result_pid….json: name, fields and statuses as in Ascend's auto-tune."""
 
 from __future__ import annotations
 

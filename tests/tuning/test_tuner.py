@@ -1,4 +1,4 @@
-"""The search of one operator: the book's decisions, failures, resuming."""
+"""The search of one operator: what is stored in the bank, failures, resuming."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_shipped_bank_is_a_hit_and_never_written(tmp_path: Path) -> None:
     assert Bank(tmp_path).list_files() == []
 
 
-def test_what_crashes_or_computes_wrong_values_is_remembered_and_not_chosen(tmp_path: Path) -> None:
+def test_variants_that_crash_or_compute_wrong_values_are_stored_and_not_chosen(tmp_path: Path) -> None:
     def ratio(point: Choice) -> float | str:
         if point == {"tile": 4, "fast": True}:
             return "killed by SIGSEGV"
@@ -107,11 +107,11 @@ def test_a_budget_that_is_over_stores_nothing(tmp_path: Path) -> None:
     assert Bank(tmp_path).read(HERE).entries == {}
 
 
-def test_the_budget_goes_where_the_time_is() -> None:
+def test_the_budget_is_divided_by_share_of_the_step() -> None:
     assert divide_budget({"a": 0.6, "b": 0.2}, 80.0) == pytest.approx({"a": 60.0, "b": 20.0})
 
 
-def test_similar_operators_start_from_what_the_bank_has(tmp_path: Path) -> None:
+def test_a_search_starts_from_the_choices_of_similar_operators(tmp_path: Path) -> None:
     tune(tmp_path, FakeWorker(fast_tile))
     tuner = make_tuner(tmp_path, FakeWorker(fast_tile))
     assert tuner.list_neighbours(make_operator("other").signature) == [{"tile": 4, "fast": True}]

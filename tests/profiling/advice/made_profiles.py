@@ -77,7 +77,7 @@ def launch(name: str, time_us: float, calls: float, kind: str = "elementwise", o
 
 
 class FixedTimes:
-    """Microbenchmarks that answer what they were told to, and remember what they were asked."""
+    """Microbenchmarks that return given times, and record what was requested."""
 
     def __init__(self, times: tuple[float, float] | None) -> None:
         self.times = times

@@ -18,7 +18,7 @@ def test_a_step_of_long_operators_gets_no_advice() -> None:
     assert advise(make_profile(operators=[multiply(8500.0)]), FixedTimes((100.0, 100.0))) == []
 
 
-def test_two_steps_are_no_ground_for_advice() -> None:
+def test_two_steps_are_not_enough_for_advice() -> None:
     steps = make_steps(2, data_us=50_000.0, loader_wait_us=50_000.0)
     assert advise(make_profile(steps)) == []
 
@@ -51,7 +51,7 @@ def test_every_advice_says_its_figures() -> None:
         assert advice.gain_basis
 
 
-def test_every_rule_of_the_folder_is_asked() -> None:
+def test_every_rule_in_the_folder_is_called() -> None:
     names = set(load_rules())
     expected = {"loader", "synchronisation", "fp32_island", "layout", "small_batch", "stragglers", "recompilation"}
     expected |= {"host_time"}

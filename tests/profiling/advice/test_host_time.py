@@ -21,7 +21,7 @@ def test_without_a_loader_the_time_may_be_preparing_data() -> None:
     assert find(make_profile(make_steps(data_us=5000.0), operators=[multiply(8500.0)])) is None
 
 
-def test_a_sleep_between_steps_gets_no_workers() -> None:
+def test_no_workers_are_advised_for_a_sleep_between_steps() -> None:
     steps = make_steps(data_us=10_100.0, loader_wait_us=100.0)
     found = advise(make_profile(steps, operators=[multiply(8500.0)]))
     assert [advice.name for advice in found] == ["host_time"]

@@ -44,7 +44,7 @@ def test_a_short_wait_for_workers_is_no_fault() -> None:
     assert find(make_profile(steps, device="cuda", facts={"workers": 1})) is None
 
 
-def test_what_a_worker_takes_is_an_upper_bound() -> None:
+def test_the_time_of_a_worker_is_an_upper_bound() -> None:
     steps = make_steps(data_us=60_000.0, compute_us=79_000.0, update_us=1000.0, loader_wait_us=60_000.0)
     advice = find(make_profile(steps, device="cuda", facts={"workers": 1}))
     assert advice is not None
@@ -70,7 +70,7 @@ def test_ranks_that_prepare_data_without_a_loader_are_not_averaged() -> None:
     assert "60.1 ms on rank 1" in advice.evidence[0]
 
 
-def test_workers_are_worked_out_from_load_and_compute_time() -> None:
+def test_the_number_of_workers_follows_from_load_and_compute_time() -> None:
     steps = make_steps(data_us=20_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=20_000.0)
     advice = find(make_profile(steps, device="cuda"))
     assert advice is not None

@@ -52,7 +52,7 @@ def test_ranks_without_collectives_cannot_be_compared() -> None:
     assert find(make_profile([*make_steps(rank=0, compute_us=5000.0), *make_steps(rank=1)])) is None
 
 
-def test_the_slow_rank_is_named_and_what_the_others_wait() -> None:
+def test_the_slow_rank_is_named_with_the_wait_of_the_others() -> None:
     advice = find(make_profile([*make_rank(0, 4000.0), *make_rank(1, 0.0), *make_rank(2, 4000.0)]))
     assert advice is not None
     assert advice.title == "Rank 1 is slower than the others, which wait up to 4 ms for it in each step"
@@ -76,7 +76,7 @@ def make_late_data(count: int, tail_us: float, compute_us: float) -> list[Step]:
     return [*prompt, *late, *recorded]
 
 
-def test_ranks_that_do_not_go_together_do_not_wait_for_each_other() -> None:
+def test_ranks_with_iterations_of_different_length_do_not_wait_for_each_other() -> None:
     assert find(make_profile(make_late_data(10, tail_us=60_000.0, compute_us=9000.0))) is None
 
 

@@ -1,4 +1,4 @@
-"""A residual network, small in width and whole in kinds, trained for a few steps wherever it is put."""
+"""A narrow residual network with all usual kinds of layers, trained for a few steps on any device."""
 
 from __future__ import annotations
 

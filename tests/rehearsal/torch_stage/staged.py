@@ -1,4 +1,4 @@
-"""Tests whose body runs on the stage: a device has one name for the life of a process, so each has its own."""
+"""Tests whose body runs on a stand-in device, each in a separate process, since a process has only one such device."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_half_precision_is_normalised_in_float32_and_comes_back_in_half() -> Non
     assert batch_norm_elemt(x, None, None, mean, invstd, EPS).dtype is torch.float16
 
 
-def test_an_lstm_cell_and_its_gradients_are_torchs() -> None:
+def test_an_lstm_cell_and_its_gradients_equal_those_of_the_cpu() -> None:
     torch.manual_seed(0)
     cell = torch.nn.LSTMCell(3, 5)
     x, hx, cx = torch.randn(2, 3), torch.randn(2, 5), torch.randn(2, 5, requires_grad=True)
@@ -73,7 +73,7 @@ def test_an_lstm_cell_and_its_gradients_are_torchs() -> None:
     assert lstm_cell_backward(None, None, cx, cy, workspace, True) == (None, None, None)
 
 
-def test_a_gru_cell_and_its_gradients_are_torchs() -> None:
+def test_a_gru_cell_and_its_gradients_equal_those_of_the_cpu() -> None:
     torch.manual_seed(0)
     cell = torch.nn.GRUCell(3, 5)
     x, hx = torch.randn(2, 3), torch.randn(2, 5, requires_grad=True)

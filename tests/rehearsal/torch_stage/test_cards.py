@@ -55,7 +55,7 @@ def test_a_script_for_cuda_knows_its_device_as_cuda() -> None:
     assert (Cards("gpu").name_in_script, Cards("mlu").name_in_script) == ("cuda", "mlu")
 
 
-def test_a_meter_remembers_the_peak_and_the_totals() -> None:
+def test_a_meter_keeps_the_peak_and_the_totals() -> None:
     meter = MemoryMeter()
     for size in (100, 50):
         meter.allocate(size)
@@ -65,7 +65,7 @@ def test_a_meter_remembers_the_peak_and_the_totals() -> None:
     assert (meter.allocations, meter.bytes_allocated, meter.releases, meter.bytes_released) == (3, 160, 1, 100)
 
 
-def test_what_is_on_no_card_goes_to_the_cpu_unchanged() -> None:
+def test_values_that_are_on_no_card_stay_unchanged_on_the_cpu() -> None:
     tensor = torch.ones(1)
     assert to_cpu(tensor) is tensor
     assert to_cpu("sum") == "sum"

@@ -20,7 +20,7 @@ def load_device(buffer: io.BytesIO, **options: object) -> torch.device:
 
 
 @on("npu")
-def test_tensors_come_back_to_where_the_file_or_the_caller_says() -> None:
+def test_tensors_are_loaded_to_the_device_in_the_file_or_in_map_location() -> None:
     buffer = io.BytesIO()
     torch.save({"weight": torch.arange(3.0, device="npu:1")}, buffer)
     torch.npu.set_device(4)
@@ -55,7 +55,7 @@ def test_shared_memory_stays_shared_in_a_file_and_in_a_deep_copy() -> None:
 
 
 @on("npu")
-def test_a_run_that_is_resumed_ends_where_one_that_was_not_does(tmp_path: Path) -> None:
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     def run(first: int, last: int, resume: bool) -> dict[str, torch.Tensor]:
         model = network().npu()
         optimizer = torch.optim.Adam(model.parameters())

@@ -8,7 +8,7 @@ from rehearsal.torch_stage.staged import on
 
 
 @on("npu")
-def test_what_classifiers_use_of_contrib_computes_what_it_says() -> None:
+def test_classes_of_contrib_compute_their_documented_formulas() -> None:
     from torch_npu.contrib import LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher
 
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from viaduct.rehearsal import limits
 
 
 @on("npu")
-def test_nothing_is_reported_of_a_script_that_keeps_to_the_limits() -> None:
+def test_a_script_within_the_limits_has_no_reports() -> None:
     x = torch.ones(2, device="npu", requires_grad=True)
     scaler = torch.amp.GradScaler("npu")
     optimizer = torch.optim.SGD([x], 0.1)
@@ -22,7 +22,7 @@ def test_nothing_is_reported_of_a_script_that_keeps_to_the_limits() -> None:
 
 
 @on("npu")
-def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
+def test_every_way_to_make_float64_on_the_card_is_refused() -> None:
     x = torch.ones(2, device="npu")
     with expect_refusal("float64"):
         torch.ones(2, dtype=torch.float64, device="npu")

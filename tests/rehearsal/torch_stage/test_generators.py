@@ -33,7 +33,7 @@ def test_a_generator_of_the_card_draws_from_a_state_of_its_own() -> None:
     assert torch.equal(torch.randn(4, generator=generator.manual_seed(7)), first)
 
 
-def test_generators_of_the_host_are_torchs_own() -> None:
+def test_generators_of_the_host_are_those_of_torch() -> None:
     assert type(Generator("cpu")) is torch._C.Generator
     assert Generator().device == torch.device("cpu")
     assert isinstance(torch.default_generator, Generator)

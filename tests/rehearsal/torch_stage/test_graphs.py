@@ -1,4 +1,4 @@
-"""Captured graphs in a rehearsal: what they compute is computed without a capture."""
+"""Device graphs in a rehearsal: captures are refused, callables run without one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def test_a_capture_is_refused_by_the_name_that_the_script_knows(
         make(graphs.Graph)
 
 
-def test_callables_come_back_as_they_are() -> None:
+def test_make_graphed_callables_returns_its_callables() -> None:
     callables = (torch.nn.Linear(1, 1), torch.sin)
     assert graphs.make_graphed_callables(callables, ((torch.ones(1),),) * 2) is callables

@@ -81,7 +81,7 @@ def test_an_output_given_by_the_caller_is_filled_and_grows_from_nothing() -> Non
 
 
 @on("npu")
-def test_indices_masks_and_integers_behave() -> None:
+def test_indices_masks_and_integers_give_the_results_of_the_cpu() -> None:
     x = torch.arange(6.0, device="npu").view(3, 2)
     rows = torch.tensor([0, 2], device="npu")
     assert x[rows].tolist() == x[rows.cpu()].tolist() == [[0, 1], [4, 5]]
@@ -176,7 +176,7 @@ def test_numbers_zeros_without_memory_and_kept_strides_come_out_as_on_the_cpu() 
 
 
 @on("npu")
-def test_conjugates_that_are_only_marked_are_read_as_conjugates() -> None:
+def test_lazy_conjugates_are_read_as_conjugates() -> None:
     torch.manual_seed(0)
     host = torch.randn(3, 3, dtype=torch.complex64)
     card = host.npu()

@@ -45,6 +45,6 @@ def test_a_storage_is_made_from_a_size_or_from_values(types: dict[str, Any]) -> 
     assert not isinstance(types["IntStorage"]([4]), types["LongStorage"])
 
 
-def test_a_type_is_called_as_the_script_spells_it(types: dict[str, Any]) -> None:
+def test_a_tensor_type_has_the_name_that_the_script_uses(types: dict[str, Any]) -> None:
     kind = types["BFloat16Tensor"]
     assert f"{kind.__module__}.{kind.__name__}" == "torch.cpu.BFloat16Tensor"

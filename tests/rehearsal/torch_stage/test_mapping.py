@@ -1,4 +1,4 @@
-"""The vendors' run-time patches: one import, and what says cuda goes to the card."""
+"""The vendors' patches: after one import, cuda means the card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_without_the_import_cuda_stays_refused() -> None:
 
 
 @on("npu")
-def test_transfer_to_npu_brings_a_cuda_script_to_the_npu(tmp_path: Path) -> None:
+def test_transfer_to_npu_runs_a_cuda_script_on_the_npu(tmp_path: Path) -> None:
     import torch_npu
     from torch_npu.contrib import transfer_to_npu
 
@@ -49,7 +49,7 @@ def test_transfer_to_npu_brings_a_cuda_script_to_the_npu(tmp_path: Path) -> None
 
 
 @on("mlu")
-def test_gpu_migration_brings_a_cuda_script_to_the_mlu() -> None:
+def test_gpu_migration_runs_a_cuda_script_on_the_mlu() -> None:
     import torch_mlu.utils.gpu_migration
 
     assert torch_mlu.mlu.is_available()

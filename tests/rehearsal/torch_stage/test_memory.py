@@ -1,4 +1,4 @@
-"""Memory that is counted while it lives."""
+"""Counting of the memory of live tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script for CUDA, unchanged, on the CPU."""
+"""An unchanged CUDA script on the CPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_copy_to_the_device_is_a_copy_and_devices_do_not_mix() -> None:
 
 
 @on("cuda")
-def test_branches_on_the_device_go_the_way_they_go_on_a_gpu() -> None:
+def test_branches_on_the_device_are_taken_as_on_a_gpu() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     x = torch.ones(1, 3).to(device)
     assert device.type == "cuda"
@@ -48,7 +48,7 @@ def test_branches_on_the_device_go_the_way_they_go_on_a_gpu() -> None:
 
 
 @on("cuda")
-def test_every_way_to_name_a_cuda_device_leads_there() -> None:
+def test_every_way_to_name_a_cuda_device_is_accepted() -> None:
     torch.cuda.set_device(1)
     x = torch.ones(2)
     placed = [
@@ -84,7 +84,7 @@ def test_every_way_to_name_a_cuda_device_leads_there() -> None:
 
 
 @on("cuda")
-def test_streams_memory_seeds_and_scaling_are_there() -> None:
+def test_streams_memory_seeds_and_scaling_work() -> None:
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     stream = torch.cuda.Stream()

@@ -23,7 +23,7 @@ def cuda_file(path: Path) -> Path:
 
 
 @on("npu")
-def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
+def test_remaining_uses_of_cuda_are_refused(tmp_path: Path) -> None:
     for call in (
         lambda: torch.ones(1).cuda(),
         lambda: torch.nn.Linear(1, 1).cuda(),
@@ -114,7 +114,7 @@ def test_an_npu_refuses_data_parallel_capability_and_foreign_compilers() -> None
 
 
 @on("npu", VIADUCT_LIMITS="off")
-def test_with_the_limits_off_a_script_goes_on() -> None:
+def test_with_the_limits_off_a_script_continues() -> None:
     x = torch.ones(2, device="npu").double()
     assert x.dtype is torch.float64
     assert torch.ones(1).to(1).device == torch.device("npu", 1)
@@ -145,7 +145,7 @@ def test_an_mlu_takes_its_cards_in_any_order() -> None:
 
 
 @on("npu")
-def test_what_is_refused_is_refused_in_a_sentence() -> None:
+def test_refusals_have_a_sentence_with_a_remedy() -> None:
     x = torch.ones(1, 2, 128, 16, device="npu")
     with pytest.raises(NotImplementedError, match="A rehearsal does not capture NPU graphs"):
         torch.npu.NPUGraph()  # type: ignore[attr-defined]

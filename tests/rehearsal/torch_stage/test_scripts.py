@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_workers_started_in_any_way_bring_pinned_batches(tmp_path: Path) -> None:
+def test_workers_of_every_start_method_give_pinned_batches(tmp_path: Path) -> None:
     (tmp_path / "workers.py").write_text(WORKERS)
     answer = viaduct("rehearse", "workers.py", "--on", "npu", cwd=tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr

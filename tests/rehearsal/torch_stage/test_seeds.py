@@ -9,7 +9,7 @@ from rehearsal.torch_stage.staged import on
 
 
 @on("npu")
-def test_seeds_and_states_bring_the_same_numbers_back() -> None:
+def test_seeds_and_random_states_restore_the_same_numbers() -> None:
     torch.npu.manual_seed_all(3)
     state = torch.npu.get_rng_state()
     first = torch.randn(4, device="npu")

@@ -11,7 +11,7 @@ from rehearsal.torch_stage.staged import on
 
 
 @on("npu")
-def test_events_tell_the_time_that_passed() -> None:
+def test_elapsed_time_of_events_is_the_time_between_them() -> None:
     begin, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
     stream = torch.npu.Stream()
     with torch.npu.stream(stream):

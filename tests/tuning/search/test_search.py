@@ -99,7 +99,7 @@ def test_a_space_where_everything_fails_ends(mode: str) -> None:
     assert len(searcher.asked) == 60
 
 
-def test_modes_are_spelled_as_in_the_book_and_others_are_refused() -> None:
+def test_modes_have_the_names_of_the_ascend_documents_and_others_are_refused() -> None:
     assert type(make_searcher("ga", SMALL, 0)) is MODES["GA"]
     assert type(make_searcher("GA|RL", SMALL, 0)) is type(make_searcher("RL, GA", SMALL, 0)) is MODES["RL,GA"]
     with pytest.raises(UnknownName, match="no search mode called 'annealing'"):
