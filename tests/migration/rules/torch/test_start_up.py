@@ -48,6 +48,12 @@ def test_with_spawn_the_settings_go_into_the_worker() -> None:
     assert after.endswith("if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n")
 
 
+def test_a_worker_whose_device_is_only_a_number_gets_the_settings_too() -> None:
+    text = "import torch\nimport torch.multiprocessing as mp\ndef work(rank, x):\n    x.to(rank)\nmp.spawn(work)\n"
+    after = migrate_source(text, start_up=True).after.decode()
+    assert f"def work(rank, x):\n    {TWO[0]}\n    {TWO[1]}\n    x.to(rank)\n" in after
+
+
 def test_the_files_name_of_torch_is_used() -> None:
     before = "import torch as t\nimport torch_npu\nif __name__ == '__main__':\n\tt.npu.init()  # go\n"
     after = before.replace(

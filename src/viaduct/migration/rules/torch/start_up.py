@@ -31,7 +31,8 @@ SPAWN_FUNCTIONS = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.s
 SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
 
 
-@rule.file(only_if_file_contains=("npu",))
+# A device may also be given by its number alone: `x.to(rank)`.
+@rule.file(only_if_file_contains=("npu", ".to(", "device"))
 def set_or_advise(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.file.names.local_name("torch")
