@@ -85,6 +85,14 @@ def test_a_batch_in_another_order_is_reported(tmp_path: Path) -> None:
     assert found == "the data of step 1 of rank 0, or their order"
 
 
+def test_a_pass_that_returns_no_tensor_is_not_counted_as_compared(tmp_path: Path) -> None:
+    runs = []
+    for name in ("original", "migrated"):
+        run = record_output(tmp_path, name, "")
+        runs.append(replace(run, observations=Observations([Rank(0, [[1.0]], evaluations=[[], [2.0, 2.0]])])))
+    assert compare_further_results(ComparedRuns(*runs)).evaluations == 1
+
+
 def test_an_input_that_is_infinite_on_one_side_only_is_reported(tmp_path: Path) -> None:
     finite, infinite = fingerprint_of(1.0, 2.0), fingerprint_of(1.0, math.inf)
     for left, right in ((finite, infinite), (infinite, finite)):

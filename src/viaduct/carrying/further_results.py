@@ -67,7 +67,7 @@ class FurtherResults:
     differing: list[str]  # descriptions for the user
     compared: int = 0  # number of printed numbers that were compared
     unpaired: int = 0  # number of printed lines without a partner on the other side
-    evaluations: int = 0  # number of passes without gradients that were compared
+    evaluations: int = 0  # number of passes without gradients that were compared (TensorFlow: runs)
 
 
 def compare_further_results(runs: ComparedRuns) -> FurtherResults:
@@ -194,11 +194,12 @@ def describe_line(line: str) -> str:
 def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[list[str], int]:
     """Compare the outputs of passes without gradients, as sums, pass by pass.
 
-    Return the first difference of each rank, and the number of passes that both sides have.
+    Return the first difference of each rank, and the number of compared passes. A pass that returns no tensor in lists,
+    tuples and dicts has no sums, and does not count.
     """
     differing, count = [], 0
     for left, right in zip(original.observations.ranks, migrated.observations.ranks, strict=False):
-        count += min(len(left.evaluations), len(right.evaluations))
+        count += sum(bool(ours or theirs) for ours, theirs in zip(left.evaluations, right.evaluations, strict=False))
         differing += list(find_other_evaluations(left, right, allowed))[:1]
     return differing, count
 

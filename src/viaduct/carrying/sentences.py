@@ -13,6 +13,7 @@ from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import FaultOwner, find_fault
 from viaduct.carrying.further_results import MAX_LINES
 from viaduct.carrying.speed import describe_speed
+from viaduct.rehearsal.observe import MAX_EVALUATIONS
 from viaduct.scripts.notebook_runs import locate_line
 
 CHINESE_NAMES = {"Not proved": "未证明", "At fault": "原因", "Try": "建议", "Not compared": "未比较", "Also": "另外"}
@@ -302,17 +303,17 @@ def describe_uncompared(result: CarryResult) -> str:
             by_framework = "局部变量(如指标计数器)、其他的算子执行顺序"
         return (
             f"第一步之后的梯度、各步之间的权重、{by_framework}、不含数值的打印文本、日志以外的 stderr、"
-            f"各 rank 第 {MAX_LINES} 行之后的打印内容、各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、"
-            "临时文件,以及加速卡自身的算子。"
+            f"各 rank 第 {MAX_LINES} 行(或 800 万个字符)之后的打印内容、第 {MAX_EVALUATIONS} 次之后的评估、"
+            "各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
         )
     by_framework = "elements of large inputs and evaluations that are not sampled"
     if result.framework == "tf1":
         by_framework = "local variables such as counters of metrics, another order of operators"
     return (
         f"gradients after the first step, weights between steps, {by_framework}, printed text without numbers, stderr "
-        f"except log messages, lines after the first {MAX_LINES:,} that a rank prints, processes of a rank other than "
-        "the one that prints most, numbers that do not repeat themselves, times and speeds, temporary files; the "
-        "card's own kernels."
+        f"except log messages, lines after the first {MAX_LINES:,} (or 8 million characters) that a rank prints, "
+        f"evaluations after the first {MAX_EVALUATIONS:,}, processes of a rank other than the one that prints most, "
+        "numbers that do not repeat themselves, times and speeds, temporary files; the card's own kernels."
     )
 
 

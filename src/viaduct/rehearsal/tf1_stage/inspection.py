@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.inspection import Fact
+from viaduct.rehearsal.observe import MAX_EVALUATIONS
 from viaduct.rehearsal.perturbation import perturb_array
 from viaduct.rehearsal.tf1_stage import sessions
 from viaduct.rehearsal.tf1_stage.inputs import find_operator_line
@@ -20,7 +21,6 @@ from viaduct.rehearsal.tf1_stage.subgraph import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
 MAX_OPERATORS = 50_000  # recorded operators of a graph
-MAX_EVALUATIONS = 10_000  # recorded runs without training
 MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; larger constants are recorded as a checksum
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; longer ones are recorded as a checksum
 # Attributes that follow from others, or are names that TensorFlow generates.
