@@ -30,7 +30,7 @@ def test_two_identical_runs_are_reported_to_be_so(tmp_path: Path) -> None:
         (make_run(tmp_path / name) / "model.safetensors").write_bytes(b"weights")
     found = diff(tmp_path / "a", tmp_path / "b")
     assert not found.differs
-    assert found.lines()[0] == "No difference was found in what both runs have recorded."
+    assert found.lines()[0] == "No difference was found in what was compared."
     assert "Same recipe, data (by every pixel; all labels), code, machine" in text(found)
     assert "Losses: 600 exactly equal, as recorded." in text(found)
     assert all(aspect.same is not None for aspect in found.aspects)
@@ -79,6 +79,28 @@ def test_a_best_result_that_differs_is_named_though_the_last_is_equal(tmp_path: 
     found = diff_runs(first, second)
     assert found.differs
     assert "Best top-1: 89.78 % and 95.00 %." in text(found)
+
+
+def test_recipe_files_that_differ_are_not_called_the_same(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, file="/home/me/mine.py", files={"recipe.py": checksum}, model_file=None)
+        for name, checksum in (("a", "11" * 32), ("b", "11" * 32), ("c", "22" * 32))
+    ]
+    early = make_run(tmp_path / "early", file="/home/me/mine.py")
+    assert not diff(runs[0], runs[1]).differs
+    assert "Same recipe, files of the recipe, data" in text(diff(runs[0], runs[1]))
+    assert diff(runs[1], runs[2]).differs
+    assert diff(runs[1], runs[2]).lines()[0].split() == ["recipe.py", "sha256", "1" * 12, "sha256", "2" * 12]
+    assert "Files of the recipe: no checksum of recipe.py in B." in text(diff(runs[0], early))
+
+
+def test_the_file_of_a_network_is_compared(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, model_file={"file": "/home/me/net.py", "sha256": checksum})
+        for name, checksum in (("a", "11" * 32), ("b", "22" * 32))
+    ]
+    assert diff(*runs).differs
+    assert "Files of the recipe differ." in text(diff(*runs))
 
 
 def test_data_code_and_machine_that_differ_are_named(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Differences between two runs: recipe, data, code, machine, first and final weights; then losses and results.
+"""Differences between two runs: recipe and its files, data, code, machine, weights; then losses and results.
 
-The first six are aspects, compared by what the runs recorded, and the final weights by their files. An aspect that was
-not compared is listed with the reason.
+All but losses and results are aspects, compared by what the runs recorded, and the final weights by their files. An
+aspect that was not compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RunDifference:
     def lines(self) -> list[str]:
         """Return the difference as lines of text, beginning with the different values."""
         return [
-            *([] if self.differs else ["No difference was found in what both runs have recorded."]),
+            *([] if self.differs else ["No difference was found in what was compared."]),
             *self._list_changes(),
             *self._describe_runs(),
             *describe_losses(self.losses),
@@ -116,7 +116,9 @@ class RunDifference:
 
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
     """Compare two runs."""
-    compare_others = (compare_data, compare_code, compare_machine, compare_init, compare_final_weights)
+    compare_others = [compare_data, compare_code, compare_machine, compare_init, compare_final_weights]
+    if first.user_files or second.user_files:
+        compare_others.insert(0, compare_user_files)
     return RunDifference(
         first,
         second,
@@ -135,6 +137,24 @@ def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
     changes = {name: (left, right) for name, (left, right) in pairs.items() if left != right}
     count = "1 field of the recipe differs" if len(changes) == 1 else f"{len(changes)} fields of the recipe differ"
     return Aspect("recipe", not changes, count if changes else "Recipe: every field is the same", changes)
+
+
+def compare_user_files(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare the checksums of the files of users' recipes and networks, whose functions the fields only name."""
+    names = {**first.user_files, **second.user_files}  # ordered, unlike a set
+    pairs = {name: (first.user_files.get(name), second.user_files.get(name)) for name in names}
+    changes: dict[str, tuple[Any, Any]] = {
+        name: (f"sha256 {left[:12]}", f"sha256 {right[:12]}")
+        for name, (left, right) in pairs.items()
+        if left is not None and right is not None and left != right
+    }
+    if changes:
+        return Aspect("files of the recipe", False, "Files of the recipe differ", changes)
+    for name, pair in pairs.items():
+        if None in pair:
+            missing = name_missing(pair)
+            return Aspect("files of the recipe", None, f"Files of the recipe: no checksum of {name} in {missing}")
+    return Aspect("files of the recipe", True, "Files of the recipe: same checksums")
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:

@@ -26,6 +26,8 @@ class RunFacts:
     images: int | None = None  # number of training images
     commit: str | None = None  # of viaduct
     source: str | None = None  # digest of viaduct's source code
+    user_files: dict[str, str | None] = field(default_factory=dict)
+    """SHA-256 of the files of a user's recipe and network, by name; None: not recorded. Empty for a built-in recipe."""
     modified_files: int | None = None  # number of viaduct's source files that differ from git's index
     version: str | None = None  # of viaduct
     device: str | None = None

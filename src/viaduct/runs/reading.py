@@ -70,8 +70,23 @@ def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
     run.data_path, run.data = data, name_data(data, record["recipe"])
     run.images, run.command = training.get("count"), record.get("command")
     run.device, run.steps_total = record.get("device"), count_steps(record) or None
+    run.user_files = read_user_files(record)
     set_provenance(run, record.get("provenance"))
     return run
+
+
+def read_user_files(record: dict[str, Any]) -> dict[str, str | None]:
+    """Return `RunFacts.user_files`; early versions of viaduct recorded no checksums."""
+    files: dict[str, str | None] = {}
+    if record["file"] is not None:
+        recorded = read_typed(record, "files", dict) or {}
+        files = {name: read_typed(recorded, name, str) for name in ["recipe.py", *recorded]}
+    model, model_file = record["recipe"].get("model"), read_typed(record, "model_file", dict)
+    if model_file is not None:
+        files[str(model)] = read_typed(model_file, "sha256", str)
+    elif "model_file" not in record and isinstance(model, str) and ":" in model:  # perhaps a user's function
+        files[model] = None
+    return files
 
 
 def name_data(data: str | None, recipe: dict[str, Any]) -> str:
