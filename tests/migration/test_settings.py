@@ -98,6 +98,29 @@ def test_a_list_of_devices_needs_manual_review(tmp_path: Path) -> None:
     assert [(finding.status, finding.line) for finding in result.findings] == [("manual", 1)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device: &card cuda\n",
+        "device: !!str cuda\n",
+        "devices: {0: cuda, 1: cpu}\n",
+        "args: --device cuda --epochs 3\n",
+        '{"args": [\n"--device",\n"cuda"\n]}\n',
+        "args: --dist-backend nccl\n",
+        "env:\n  CUDA_VISIBLE_DEVICES: '0,1'\n",
+    ],
+)
+def test_a_line_in_another_form_is_never_passed_over(tmp_path: Path, text: str) -> None:
+    for to in ("npu", "any"):
+        result = migrate_settings(tmp_path, "a.yaml", text, to=to)
+        assert not result.changed
+        (finding,) = result.findings
+        assert finding.status == "manual"
+        assert finding.message_zh
+    rules = ("torch.device_string", "torch.backend", "torch.visible_devices")
+    assert not migrate_settings(tmp_path, "a.yaml", text, skip=rules).findings
+
+
 @pytest.mark.parametrize("text", ["gpu: cuda:0\n", "gpus:\n  - cuda:1\n", '{"card": "cuda:3"}\n'])
 def test_a_numbered_device_under_any_key_needs_manual_review(tmp_path: Path, text: str) -> None:
     result = migrate_settings(tmp_path, "a.yaml", text)

@@ -4,11 +4,12 @@
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. If a value
-under such a key contains CUDA or NCCL with other text, or a value under another key is a device with a number
-(`cuda:0`), the file is not changed and all such values in it are reported. With `--to any` nothing is changed, because
-a configuration file cannot query the device at run time. Findings have the names of the rules that make the same
-changes in Python.
+A value is changed if its key names a device or a backend, and the complete value is a CUDA device or `nccl`. The file
+is not changed, and all such places in it are reported, if one needs manual review: a value under such a key that
+contains CUDA or NCCL with other text, a device with a number (`cuda:0`) under another key, any other line that names
+both a device and CUDA or a backend and NCCL (`args: --device cuda`), and CUDA_VISIBLE_DEVICES. With `--to any` nothing
+is changed, because a configuration file cannot query the device at run time. Findings have the names of the rules that
+make the same changes in Python.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS
+from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, describe_own_variable
 from viaduct.cards.limits import Risk
 from viaduct.migration.device_texts import is_device_name
 from viaduct.migration.engine import leave_undecodable
@@ -26,12 +28,13 @@ from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import is_rule_wanted, rules_by_name
+from viaduct.migration.shell import CUDA_IN_VALUE, NCCL_IN_VALUE
 from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
 LIGHTNING_RULE = "torch.lightning"
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
-RELEVANT_TERMS = (b"cuda", b"nccl", b"accelerator")
+RELEVANT_TERMS = (b"cuda", b"nccl", b"accelerator", CUDA_VISIBLE_DEVICES.encode())
 # `key: value` or `key = value`; the value is a quoted string, a [list], a ${reference} or one bare word.
 KEY_AND_VALUE = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
@@ -40,6 +43,7 @@ KEY_AND_VALUE = re.compile(
 # A key with its value on the next lines, and a value on its own line.
 KEY_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\[|>]?-?\s*")
 VALUE_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
+WORD = re.compile(r"[\w-]+")
 COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 NUMBERED_DEVICE = re.compile(r"cuda:\d+")  # cannot be anything but a device, whatever its key
@@ -113,6 +117,8 @@ class SettingsMigration:
                 position = start + len(value)
         after = "".join(pieces) + line[position:]
         self.check_value_below(number, line, line[:stop])
+        if len(self.findings) == first:
+            self.check_mentions(number, line, line[:stop])
         for index, finding in enumerate(self.findings[first:], first):
             if finding.status == "changed":
                 self.findings[index] = replace(finding, after=after.rstrip("\r"))
@@ -125,7 +131,39 @@ class SettingsMigration:
             self.migrate_value((number, match.start("value") + 1), line, self.open_key, match["value"], is_below=True)
         elif text.strip():
             match_key = KEY_ALONE.fullmatch(text)
-            self.open_key = match_key["key"].rpartition(".")[2] if match_key else ""
+            option = next(filter(is_device_name, WORD.findall(text)), "")  # in a list: "--device", then "cuda"
+            self.open_key = match_key["key"].rpartition(".")[2] if match_key else option
+
+    def check_mentions(self, number: int, line: str, text: str) -> None:
+        """Report a line that names CUDA or NCCL in a form that `migrate_value` does not know: `device: !!str cuda`."""
+        match = CUDA_IN_VALUE.search(text) if any(map(is_device_name, WORD.findall(text))) else None
+        if match is not None:
+            self.report_mention("torch.device_string", (number, match.start() + 1), line, text.strip(), "cuda")
+        match = NCCL_IN_VALUE.search(text) if "backend" in text.lower() else None
+        if match is not None:
+            self.report_mention("torch.backend", (number, match.start() + 1), line, text.strip(), "nccl")
+        if CUDA_VISIBLE_DEVICES in text:
+            variables = "; ".join(describe_own_variable(card)[0] for card in target_cards(self.options))
+            variables_zh = ";".join(describe_own_variable(card)[1] for card in target_cards(self.options))
+            at = number, text.index(CUDA_VISIBLE_DEVICES) + 1
+            self.report("torch.visible_devices", "manual", at, line, (variables, variables_zh), "medium")
+
+    def report_mention(self, rule: str, at: tuple[int, int], line: str, text: str, old: str) -> None:
+        """Report that `text`, a key with its value or a line, mentions cuda or nccl (`old`)."""
+        if self.options.to == "any":
+            messages = (
+                f"{text} is valid on CUDA only: leave it out, or let each machine have its own value",
+                f"{text} 仅适用于 CUDA:请删去,或按机器分别设置",
+            )
+            self.report(rule, "manual", at, line, messages, "high")
+            return
+        card = CARDS[self.options.to]
+        new = card.backend if old == "nccl" else card.device
+        messages = (
+            f"{text} in this configuration mentions {old}: if that means the card, write {new}",
+            f"配置中的 {text} 提到 {old}:若指加速卡,请改为 {new}",
+        )
+        self.report(rule, "manual", at, line, messages, "medium")
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
         """Return the new text of a value, or "" if it stays; add its finding.
@@ -149,22 +187,12 @@ class SettingsMigration:
         rule = "torch.device_string" if is_device else "torch.backend"
         if not (is_device or is_backend) or not is_rule_wanted(rule, self.options):
             return ""
-        if self.options.to == "any":
-            messages = (
-                f"{key}: {value} is valid on CUDA only: leave it out, or let each machine have its own value",
-                f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
-            )
-            self.report(rule, "manual", at, line, messages, "high")
+        old = "cuda" if is_device else "nccl"
+        if self.options.to == "any" or not is_exact or is_below:
+            self.report_mention(rule, at, line, f"{key}: {value}", old)
             return ""
         card = CARDS[self.options.to]
-        old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
-        if not is_exact or is_below:
-            messages = (
-                f"{key} in this configuration mentions {old}: if that means the card, write {new}",
-                f"配置中的 {key} 提到 {old}:若指加速卡,请改为 {new}",
-            )
-            self.report(rule, "manual", at, line, messages, "medium")
-            return ""
+        new = card.device if is_device else card.backend
         messages = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"
         self.report(rule, "changed", at, line, messages, "medium")
         return new + value[len(old) :]
@@ -172,7 +200,8 @@ class SettingsMigration:
     def report(
         self, rule: str, status: Status, at: tuple[int, int], line: str, messages: tuple[str, str], risk: Risk
     ) -> None:
-        """Add a finding; `messages` in English and Chinese."""
+        """Add a finding if its rule is wanted; `messages` in English and Chinese."""
         number, column = at
-        location = (self.path, number, number, column, rule, rules_by_name()[rule].category, status)
-        self.findings.append(Finding(*location, *messages, risk, line.rstrip("\r")))
+        if is_rule_wanted(rule, self.options):
+            location = (self.path, number, number, column, rule, rules_by_name()[rule].category, status)
+            self.findings.append(Finding(*location, *messages, risk, line.rstrip("\r")))
