@@ -311,7 +311,7 @@ def measure_recorded_us(steps: Sequence[Step]) -> float | None:
 
 
 def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
-    """Return a step with its times. Marks are read in their order, as `DeviceClock.read` needs it.
+    """Return a step with its times; marks are read in their order, so that `DeviceClock.read` measures short times.
 
     If another stream reaches a mark before the preceding mark, both get the same time.
     """

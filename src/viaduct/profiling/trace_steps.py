@@ -177,7 +177,7 @@ def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
 def find_forward_start(host_step: HostStep, marks: HostMarks, end: float) -> float | None:
     """Return the start of the first operator with a backward operator, else of the first operator that is no copy.
 
-    None if there is no such operator.
+    Only outermost operators after the arrival of the batch count. None if there is no such operator.
     """
     loaded = max([host_step.start, *(stop for _, stop in select_spans(marks.loaders, host_step.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))

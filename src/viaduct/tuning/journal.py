@@ -1,4 +1,4 @@
-"""Store the measurements of an unfinished search, each as a line of a file, so that kill -9 loses none.
+"""Store the measurements of an unfinished search, each as a line of a file, so that kill -9 loses none of them.
 
 A searcher that receives the same times proposes the same configurations. So an interrupted search starts again and
 takes the times from the journal instead of measuring them.

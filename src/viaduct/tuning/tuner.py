@@ -1,8 +1,8 @@
 """Search for the fastest variant of one operator.
 
 A point is a configuration of the operator. A searcher proposes a point, the worker process measures it, and the
-searcher receives the time. The fastest point is measured again against the default, and the result is stored in the
-bank.
+searcher receives the time. The fastest point, if it is not the default, is measured again against the default, and the
+result is stored in the bank.
 
 Each measurement is written to the journal before the next one begins, so a killed search can resume. The confirmation
 of the winner is not journaled; it is measured again.

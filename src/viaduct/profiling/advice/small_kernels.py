@@ -1,7 +1,7 @@
 """Many kernels are so short that starting them is most of their time.
 
-The time of the shortest kernel of the profile is about the cost of starting any kernel. Fusing kernels saves at least
-this cost for each kernel that disappears.
+The mean time of the shortest of these kernels is taken as the cost of starting any kernel. Fusing kernels saves at
+least this cost for each kernel that disappears.
 """
 
 from __future__ import annotations

@@ -67,8 +67,7 @@ def is_jit_compile_false() -> bool:
 
 
 def set_aoe(dump_path: str) -> None:
-    """Store the folder of the tuning tool; nothing is tuned."""
-    _options["autotune"] = dump_path
+    """Do nothing: the tuning tool does not run here."""
 
 
 def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
@@ -103,25 +102,23 @@ def get_task_queue_enable() -> int:
 
 
 def set_deterministic_level(level: int) -> None:
-    _options["deterministic_level"] = level
+    """Do nothing: the CPU's operators stay as they are."""
 
 
 def set_op_timeout_ms(timeout: int) -> None:
-    _options["op_timeout_ms"] = timeout
+    """Do nothing: operators have no time limit here."""
 
 
 def init_dump() -> None:
-    """Store that a dump was begun; nothing is written."""
-    _options["dump"] = True
+    """Do nothing: no tensors are dumped."""
 
 
 def set_dump(cfg_file: str) -> None:
-    """Store the dump's configuration file; it is not read."""
-    _options["dump_config"] = cfg_file
+    """Do nothing: no tensors are dumped."""
 
 
 def finalize_dump() -> None:
-    _options.pop("dump", None)
+    """Do nothing: no tensors are dumped."""
 
 
 def get_npu_overflow_flag() -> bool:

@@ -24,6 +24,7 @@ from viaduct.tuning.operators.modules import (
     explain_invalid_switch,
     format_shape,
     make_module_work,
+    make_switches,
     parse_shape,
     set_onednn,
 )
@@ -65,14 +66,9 @@ def make_space(signature: Signature, device: str, allow_compiled: bool = False) 
         implementations.append("matrix_product")
     if allow_compiled and can_compile(device):
         implementations.append("compiled")
-    switch = (True, False) if device == "cpu" else (True,)
+    choices = [Parameter("layout", tuple(layouts)), Parameter("implementation", tuple(implementations))]
     return Space(
-        [
-            Parameter("layout", tuple(layouts)),
-            Parameter("implementation", tuple(implementations)),
-            Parameter("forward_onednn", switch),
-            Parameter("backward_onednn", switch),
-        ],
+        [*choices, *make_switches(can_switch=device == "cpu")],
         rules=[explain_invalid_switch],
         default=DEFAULT,
         hints=[

@@ -20,6 +20,7 @@ from viaduct.tuning.operators.modules import (
     explain_invalid_switch,
     format_shape,
     make_module_work,
+    make_switches,
     parse_shape,
     set_onednn,
 )
@@ -45,13 +46,9 @@ def make_space(signature: Signature, device: str, allow_compiled: bool = False) 
     implementations = ["linear", "transposed"]
     if allow_compiled and can_compile(device):
         implementations.append("compiled")
-    switch = (True, False) if device == "cpu" and signature["compute"] != "float32" else (True,)
+    can_switch = device == "cpu" and signature["compute"] != "float32"
     return Space(
-        [
-            Parameter("implementation", tuple(implementations)),
-            Parameter("forward_onednn", switch),
-            Parameter("backward_onednn", switch),
-        ],
+        [Parameter("implementation", tuple(implementations)), *make_switches(can_switch)],
         rules=[explain_invalid_switch],
         default=DEFAULT,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.search_space import Point, Value
+from viaduct.search_space import Parameter, Point, Value
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
@@ -51,6 +51,12 @@ def parse_shape(text: Any) -> list[int]:
 def can_compile(device: str) -> bool:
     """Return True on the CPU with a C++ compiler in PATH; on other devices operators are not compiled."""
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
+
+
+def make_switches(can_switch: bool) -> list[Parameter]:
+    """Return the parameters that switch oneDNN in each pass; with a single value if it cannot be switched off."""
+    values = (True, False) if can_switch else (True,)
+    return [Parameter("forward_onednn", values), Parameter("backward_onednn", values)]
 
 
 def explain_invalid_switch(point: Point) -> str | None:

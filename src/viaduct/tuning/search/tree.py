@@ -1,11 +1,11 @@
 """Reinforcement learning: a configuration is a sequence of decisions, searched with a Monte Carlo tree (PUCT).
 
 A state is a prefix of a code: the values of the first parameters. A decision is the value of the next parameter. A
-network gives each decision a prior probability and each state a value, 1 for the fastest known time and near 0 for slow
-points and failures. Before each measurement, simulations descend the tree by the values and priors of decisions; the
-most visited decisions give the point to measure. After each measurement, from the fourth on, the network is trained:
-its values on all times, where a prefix has the value of the best point below it, and its priors on the visits of
-earlier searches.
+network gives each decision a prior probability and each state a value; it is trained towards 1 for the fastest known
+time, 0 for failures, and the ratio of the times for other points. Before each measurement, simulations descend the tree
+by the values and priors of decisions; the most visited decisions give the point to measure. After each measurement,
+from the fourth on, the network is trained: its values on all times, where a prefix has the value of the best point
+below it, and its priors on the visits of earlier searches.
 """
 
 from __future__ import annotations
