@@ -48,10 +48,18 @@ def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
     files = {
         "requirements.txt": "# cupy\nnumpy\ntorch==2.1\n-r other.txt\n",
         "notes.txt": "cupy\n",
-        "Dockerfile": "FROM python:3.11\nRUN pip install numpy\n",
+        "Dockerfile": "FROM python:3.11\nRUN pip install numpy\n# CMD python train.py --device cuda\n"
+        "ENV PATH=/usr/local/cuda/bin:$PATH\nRUN apt-get install cuda-toolkit\n",
         "environment.yml": "name: cupy\ndependencies:\n  - python=3.10\n",
     }
     assert list_findings(project(tmp_path, files)) == []
+
+
+def test_commands_and_variables_of_a_dockerfile_that_name_cuda_are_not_passed_over(tmp_path: Path) -> None:
+    text = 'FROM python:3.11\nENV CUDA_VISIBLE_DEVICES=0\nCMD ["python", "train.py", "--device", "cuda:0"]\n'
+    for to in ("npu", "any"):
+        found = list_findings(project(tmp_path, {"Dockerfile": text}), to=to)
+        assert [finding[:3] for finding in found] == [("Dockerfile", 2, "manual"), ("Dockerfile", 3, "manual")]
 
 
 def test_cuda_sources_are_listed_with_their_kernels(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule, rules_by_name
+from viaduct.migration.shell import CUDA_IN_COMMAND
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
@@ -183,9 +184,10 @@ def check_visible_devices(path: str, lines: list[str], rule: Rule, options: Opti
 
 
 def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield a finding for each CUDA build of PyTorch and each CUDA image in a Dockerfile."""
+    """Yield a finding for each CUDA build of PyTorch; in a Dockerfile also for CUDA images, commands and variables."""
+    is_dockerfile = "ockerfile" in path
     for number, line in enumerate(lines, 1):
-        match = FROM_IMAGE.match(line) if "ockerfile" in path else None
+        match = FROM_IMAGE.match(line) if is_dockerfile else None
         image = match.group(1) if match else ""
         if CUDA_IMAGE.search(image):
             english, chinese = CONTAINER_IMAGE[options.to]
@@ -193,6 +195,8 @@ def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) 
         elif CUDA_BUILD.search(line.partition("#")[0]):
             english, chinese = TORCH_BUILD[options.to]
             messages = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
+        elif is_dockerfile and CUDA_IN_COMMAND.search(re.split(r"^\s*#", line)[0]):
+            messages = "this line of a Dockerfile names CUDA or NCCL", "Dockerfile 的此行提到 CUDA 或 NCCL"
         else:
             continue
         yield Finding(path, number, number, 1, rule.name, rule.category, "manual", *messages, "medium", line)
