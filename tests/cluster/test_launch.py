@@ -397,7 +397,7 @@ def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
 # Several machines, on this one
 
 
-def machines(tmp_path: Path, shares: list[str], argv: list[str], *flags: str) -> list[tuple[int | None, str]]:
+def start_machines(tmp_path: Path, shares: list[str], argv: list[str], *flags: str) -> list[tuple[int | None, str]]:
     """Start the same job with the flags of each share; return exit code and stderr of each launcher."""
     head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
     with ExitStack() as running:
@@ -413,7 +413,7 @@ def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
     )  # c10d would number them otherwise
     flags = ("--ranktable", str(path), "--card", "other", "--port", str(find_free_port()))
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
-    ends = machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
+    ends = start_machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
     answers = read_results(tmp_path)
     assert [answers[rank]["sum"] for rank in (0, 1)] == [3.0, 3.0]
@@ -427,7 +427,9 @@ def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{find_free_port()}")
+    ends = start_machines(
+        tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{find_free_port()}"
+    )
     assert [code for code, _ in ends] == [0, 0], ends
     answers = read_results(tmp_path)
     assert [(answers[rank]["sum"], answers[rank]["MASTER_ADDR"]) for rank in (0, 1)] == [(3.0, "::1")] * 2
@@ -436,7 +438,9 @@ def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
 def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
     fails = "import os, sys\nif os.environ['RANK'] + os.environ['TORCHELASTIC_RESTART_COUNT'] == '10': sys.exit(9)\n"
     argv = ["python", script(tmp_path, fails + MEET), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
+    ends = start_machines(
+        tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}"
+    )
     assert [code for code, _ in ends] == [0, 0], ends
     assert sum("rank 1 ended with exit code 9; starting all ranks again" in output for _, output in ends) == 1
     assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in read_results(tmp_path).items()} == {
@@ -448,7 +452,9 @@ def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
 def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
     fails = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(2)\ntime.sleep(100)\n"
     argv = ["python", script(tmp_path, fails)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
+    ends = start_machines(
+        tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}"
+    )
     assert sorted(code for code, _ in ends) == [1, 2], ends
     assert (
         sum(
@@ -460,7 +466,9 @@ def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
 
 def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
     argv = ["python", script(tmp_path, MEET + "sys.exit(143)\n"), str(tmp_path)]
-    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}")
+    ends = start_machines(
+        tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}"
+    )
     assert [code for code, _ in ends] == [143, 143], ends
     assert not any("again (" in output for _, output in ends)
 
@@ -578,7 +586,7 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     secret.chmod(0o600)
     argv = ["python", script(tmp_path, MEET), str(tmp_path)]
     flags = ("--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{find_free_port()}", "--secret-file", str(secret))
-    ends = machines(tmp_path, ["", ""], argv, *flags)
+    ends = start_machines(tmp_path, ["", ""], argv, *flags)
     assert [code for code, _ in ends] == [0, 0], ends
     assert not any("no secret" in output for _, output in ends)
     assert [answer["VIADUCT_JOB_SECRET"] for answer in read_results(tmp_path).values()] == ["0123456789abcdef0123"] * 2

@@ -85,13 +85,13 @@ def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     return Norm(output[0], output[1], output[2], output[3])
 
 
-def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
+def combine_parts(table: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
     """Compute the norm from partial statistics that another kernel has written; update the running statistics."""
-    count, channels = parts.means.shape
-    output = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
+    parts, channels = table.means.shape
+    output = torch.empty((4, channels), dtype=torch.float32, device=table.means.device)
     moments_kernels.combine_parts_kernel[(count_blocks(channels, COLUMNS),)](
-        *(parts.means, parts.squared_deviations, parts.counts, *list_statistics(layer, output), output),
-        *(rows, channels, count),
+        *(table.means, table.squared_deviations, table.counts, *list_statistics(layer, output), output),
+        *(rows, channels, parts),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, PARTS, COLUMNS),
     )
     return Norm(output[0], output[1], output[2], output[3])

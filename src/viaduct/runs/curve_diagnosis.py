@@ -202,7 +202,7 @@ def judge_fall(curve: Curve, from_to: str, figures: dict[str, float], may_decay:
         return Diagnosis("cannot say", f"The loss fell {from_to}; how low it can get is not known.", figures)
     if left <= CONVERGED:
         end = " and still falls: more steps would help" if falling and late > EVEN[0] else " and flattens"
-        return Diagnosis("good", f"The loss fell {from_to}{end}. The learning rate is good.", figures)
+        return Diagnosis("good", f"The loss fell {from_to}{end}. The learning rate works.", figures)
     if falling and EVEN[0] <= late <= EVEN[1]:
         text = f"The loss fell evenly {from_to} and still falls, {100 * late:.0f} % of the fall in the second half"
         return Diagnosis("too low", f"{text}: the learning rate is too low for so few steps.", figures)

@@ -30,7 +30,7 @@ from viaduct.runs.listing import open_run
 from viaduct.runs.table import format_percent
 from viaduct.terminal import escape_controls
 
-WEIGHTS = ("model.safetensors", "ema.safetensors")  # in a checkpoint and in a finished run; the second: averages
+WEIGHTS = ("model.safetensors", "ema.safetensors")  # in checkpoints and finished runs; the second has averaged weights
 MAX_GENERATIONS = 50  # length of a chain of runs that is followed
 Kind = Literal["run", "weights", "data", "missing"]
 WeightsState = Literal["same", "unrecorded", "missing", "changed"]
@@ -134,7 +134,7 @@ def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | Non
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return what to add to the note about a match if its weights are not those that were recorded; empty otherwise."""
+    """Return what to add to the note about a match if its weights are not those that were recorded; else empty."""
     state = check_weights(run, init)
     if state == "same" and has_other_final(run, init):
         return "; its checkpoint has the recorded checksum, but its final weights have another checksum"

@@ -29,7 +29,7 @@ from viaduct.runs.search.study_folder import StudyFolder
 from viaduct.runs.state import TRIAL_FILE, is_locked
 
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-MESSAGE = re.compile(r"viaduct train: (.*)")
+MESSAGE = re.compile(r"viaduct train: (.*)")  # first line of an error that ends the command
 TAIL_BYTES = 20_000  # the reason of a failure is searched in this many last bytes of a log
 
 
