@@ -76,16 +76,16 @@ def list_folders(job: ScriptJob) -> list[Path]:
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
     """Return the profile that a process wrote; if it wrote none, a profile of its steps; None if it wrote neither."""
-    lines = list(read_lines(folder / STEPS_FILE))
-    step_count = sum(line["kind"] == "step" for line in lines)
-    rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
+    records = list(read_records(folder / STEPS_FILE))
+    step_count = sum(record["kind"] == "step" for record in records)
+    rank = next((int(record["rank"]) for record in records if record["kind"] == "facts"), 0)
     if (folder / FINISHED_FILE).exists():
         profile, events, done = pickle.loads((folder / FINISHED_FILE).read_bytes())  # written by our own process
         return RankProfile(rank, profile, events, step_count, done)
-    return RankProfile(rank, rebuild_profile(job, lines), [], step_count) if lines else None
+    return RankProfile(rank, rebuild_profile(job, records), [], step_count) if records else None
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records that session.Session wrote into steps.jsonl, up to a damaged line; none without the file."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
@@ -94,11 +94,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             return
 
 
-def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
-    """Return the profile of a process that ended before it wrote one, from the lines of its steps.jsonl."""
-    known_facts = [decode_record(Facts, line["facts"]) for line in lines if line["kind"] == "facts"]
+def rebuild_profile(job: ScriptJob, records: Sequence[dict[str, Any]]) -> Profile:
+    """Return the profile of a process that ended before it wrote one, from the records in its steps.jsonl."""
+    known_facts = [decode_record(Facts, record["facts"]) for record in records if record["kind"] == "facts"]
     facts = known_facts[-1] if known_facts else Facts(job.target, "script")
-    steps = [(line["part"], decode_record(Step, line["step"])) for line in lines if line["kind"] == "step"]
+    steps = [(record["part"], decode_record(Step, record["step"])) for record in records if record["kind"] == "step"]
     recorded = [step for part, step in steps if part == "recorded"]
     facts = replace(
         facts,

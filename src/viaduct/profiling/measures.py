@@ -82,6 +82,7 @@ def measure_ranks(profile: Profile) -> list[RankFigures]:
 
 
 def measure_rank(profile: Profile, rank: int) -> RankFigures:
+    """Return the figures of a rank that has regular steps."""
     steps = profile.regular_steps_of(rank)
     total = sum(step.iteration_us for step in steps)
     # Recorded steps are included here, because only they have collectives in viaduct's own profiles.
@@ -167,6 +168,7 @@ def list_first_rank_operators(profile: Profile) -> list[Operator]:
 
 
 def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
+    """Return the share of the roofline that an operator or kernel reaches; None if it is not known."""
     if isinstance(row, Operator):
         return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.device_or_self_us, ceilings)
     return compute_roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)

@@ -71,6 +71,7 @@ class OuterCalls:
         self._hooks = None
 
     def _replace_call(self, network_class: Any) -> None:
+        """Replace `__call__` of a class by a function that also reports outermost calls."""
         original = network_class.__call__
 
         @functools.wraps(original)

@@ -97,6 +97,7 @@ class ScriptPhases(Watcher):
             self._has_inference_pass = False
 
     def _on_batch(self, loader: Any, began_us: float, ended_us: float) -> None:
+        """Add the wait for a batch, or for the start of an epoch, to the step."""
         if not self._is_training_thread():
             return
         self.collector.mark_loader_wait(began_us, ended_us)
@@ -155,6 +156,7 @@ class ScriptPhases(Watcher):
             self.collector.mark_interruption(EVALUATION)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Record the network of a training pass, and its facts after the first one."""
         if output is None or not self._is_training_thread() or not self._is_training_pass(module):
             return
         if module.training:
@@ -177,6 +179,7 @@ class ScriptPhases(Watcher):
         self._mark_backward_end()
 
     def _mark_backward_end(self) -> None:
+        """Mark the end of the backward pass; of several marks in a step the last one counts."""
         if self.facts is None:
             self.collector.set_device(find_used_device())
         self.collector.mark_backward_end()

@@ -98,6 +98,7 @@ class AppliedChoices:
     module_count: int = 0  # number of modules that use a choice
 
     def switch(self, on: bool) -> None:
+        """Use the choices, or the defaults, from now on."""
         for forward in self.forwards:
             forward.is_on = on
         if self.optimizer is not None and self.optimizer_choice is not None:

@@ -68,6 +68,7 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
+    """Return the profile of the worker, or of all workers as ranks, whose trace files are at a path."""
     files = [path] if path.is_file() else find_files(path)
     by_name: dict[str, list[Path]] = defaultdict(list)
     for file in files:

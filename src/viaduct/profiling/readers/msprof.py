@@ -99,6 +99,7 @@ def list_newest(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
+    """Return the profile of all devices, each as a rank; of a device in several PROF folders, the last."""
     profiles: dict[int, Profile] = {}
     prof_folders: dict[int, Path] = {}
     notes = []
@@ -352,6 +353,7 @@ def make_steps(slices: Slices, device: int) -> list[Step]:
 
 
 def read_tasks(source: Source) -> dict[int, TaskTable]:
+    """Return the tasks in op_summary by device, for devices that have some."""
     tasks: dict[int, TaskTable] = defaultdict(TaskTable)
     for device, row in source.iterate_rows("op_summary"):
         tasks[device].add(row)

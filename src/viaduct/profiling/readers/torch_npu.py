@@ -65,6 +65,7 @@ def find_outputs(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
+    """Return the profile of the rank, or of all ranks, whose output folders are at a path."""
     outputs = find_outputs(path)
     ranks = [find_rank(output) for output in outputs]
     notes = []
@@ -121,6 +122,7 @@ class Source:
 
 
 def read_rank(output: Path, rank: int, path: Path) -> Profile:
+    """Return the profile of one output folder; `path` is the source that the user named."""
     source = Source(output, rank)
     check_results(source)
     tasks = TaskTable()

@@ -32,7 +32,10 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the attention's output, and empty tensors and zeros in place of the kernel's state for its backward."""
+    """Return the attention's output, and empty tensors and zeros in place of the kernel's state for its backward.
+
+    The parameters that are not used repeat what `atten_mask` contains, or choose how the kernel computes.
+    """
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
         unsupported = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
         raise NotImplementedError(

@@ -85,6 +85,7 @@ def is_pointwise(signature: Signature) -> bool:
 
 
 def make_forward(point: Choice) -> Forward:
+    """Return a forward pass of nn.Conv2d that computes by this variant."""
     layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given": the operands keep their layout
     core = choose_core(point, call_convolution, {"matrix_product": multiply_pixels}, call_switched)
 

@@ -55,6 +55,7 @@ def make_space(signature: Signature, device: str, allow_compiled: bool = False) 
 
 
 def make_forward(point: Choice) -> Forward:
+    """Return a forward pass of nn.Linear that computes by this variant."""
     core = choose_core(point, functional.linear, {"transposed": multiply_transposed}, SwitchedLinear.apply)
 
     def forward(module: Any, x: Tensor) -> Tensor:

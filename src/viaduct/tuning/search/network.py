@@ -39,6 +39,7 @@ class PolicyValueNetwork:
         return logits, value
 
     def _forward(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Return both hidden layers, the logits and the values."""
         w1, b1, w2, b2, w3, b3, w4, b4 = self.weights
         hidden1 = np.tanh(x @ w1 + b1)
         hidden2 = np.tanh(hidden1 @ w2 + b2)
