@@ -120,6 +120,7 @@ def test_paths_and_longer_words_are_no_devices() -> None:
         ("DEVICE=cuda\npython a.py --device $DEVICE\n", "DEVICE=cuda"),
         ('export TRAIN_DEVICE="${1:-cuda:0}"\n', "TRAIN_DEVICE=${1:-cuda:0}"),
         ("local backend=nccl\n", "backend=nccl"),
+        ("python a.py trainer.device='cuda:1'\n", "trainer.device=cuda:1"),
         ("python a.py --devices cuda:0,cuda:1\n", "--devices cuda:0,cuda:1"),
         ("python a.py --dist-backend=cpu:gloo,cuda:nccl\n", "--dist-backend=cpu:gloo,cuda:nccl"),
     ],

@@ -188,19 +188,20 @@ class ShellMigration:
     # ---- other variables, options, commands
 
     def check_variables(self, command: list[Word]) -> None:
-        """Report variables that a command sets: those of NCCL, others of CUDA, and such as DEVICE=cuda."""
+        """Report variables of NCCL and CUDA that a command sets, and settings: DEVICE=cuda, trainer.device=cuda."""
         for word in command:
-            match = ASSIGNMENT.fullmatch(word.text)
-            if match is None:
+            name, equals_sign, value = word.plain.partition("=")
+            name = name.removesuffix("+").rpartition(".")[2]  # `NAME+=value`; an override of Hydra begins with a path
+            if not equals_sign or name.startswith("-"):
                 continue
-            if NCCL_VARIABLE.fullmatch(match[1]):
-                self.report_nccl_variable(word, match[1])
-            elif match[1] in OTHER_CUDA_VARIABLES:
+            if NCCL_VARIABLE.fullmatch(name):
+                self.report_nccl_variable(word, name)
+            elif name in OTHER_CUDA_VARIABLES:
                 for card in target_cards(self.options):
-                    self.report("nccl_variables", "advice", word, describe_cuda_variable(match[1], card), "low")
-            elif is_device_name(match[1]) and CUDA_IN_VALUE.search(match[3]):
+                    self.report("nccl_variables", "advice", word, describe_cuda_variable(name, card), "low")
+            elif is_device_name(name) and CUDA_IN_VALUE.search(value):
                 self.report_mention("device_argparse", word, "cuda", self.card.device)
-            elif "backend" in match[1].lower() and NCCL_IN_VALUE.search(match[3]):
+            elif "backend" in name.lower() and NCCL_IN_VALUE.search(value):
                 self.report_mention("backend", word, "nccl", self.card.backend)
 
     def report_mention(self, rule: str, word: Word, old: str, new: str) -> None:
