@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from viaduct.errors import BadValue
+from viaduct.typed_fields import show_value
 
 if TYPE_CHECKING:
     import torch
@@ -136,7 +137,7 @@ def change_recipe(loaded: LoadedRecipe, changes: Mapping[str, object]) -> Loaded
 def check_type(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
     """Raise BadValue if the argument called `name` is not an instance of `kind`; a bool does not count as an int."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise BadValue(f"{name} is {shorten(value)}, of type {type(value).__name__}; it must be {expected}.")
+        raise BadValue(f"{name} is {show_value(value)}, of type {type(value).__name__}; it must be {expected}.")
 
 
 def check_path(name: str, value: object) -> None:
@@ -149,7 +150,7 @@ def check_path(name: str, value: object) -> None:
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise BadValue if an argument is not one of `choices`."""
     if not isinstance(value, str) or value not in choices:
-        raise BadValue(f"{name} is {shorten(value)}; it must be one of {', '.join(map(repr, choices))}.")
+        raise BadValue(f"{name} is {show_value(value)}; it must be one of {', '.join(map(repr, choices))}.")
 
 
 def check_changes(changes: object) -> None:
@@ -159,7 +160,7 @@ def check_changes(changes: object) -> None:
         raise BadValue(f"changes is of type {type(changes).__name__}; it must be a dict of values by path.", example)
     for path in changes or {}:
         if not isinstance(path, str):
-            raise BadValue(f"changes has the key {shorten(path)}; a key must be the path of a field.", example)
+            raise BadValue(f"changes has the key {show_value(path)}; a key must be the path of a field.", example)
 
 
 def check_model(name: str, model: object) -> None:
@@ -168,12 +169,6 @@ def check_model(name: str, model: object) -> None:
 
     if not isinstance(model, nn.Module):
         raise BadValue(f"{name}: the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
-
-
-def shorten(value: object) -> str:
-    """Return the repr of a value, shortened to 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 class LogStream(io.TextIOBase):
@@ -377,8 +372,8 @@ def migrate(source: str, *, to: TargetName = "npu", name: str = "script.py") -> 
         raise BadValue(f"the source is a {type(source).__name__}; it must be the text of a script.")
     if is_script_path(source):
         raise BadValue(
-            f"the source {shorten(source)} is the path of a file; it must be the text of a script.",
-            f"Read the file first: viaduct.migrate(Path({shorten(source)}).read_text(), to={to!r})",
+            f"the source {show_value(source)} is the path of a file; it must be the text of a script.",
+            f"Read the file first: viaduct.migrate(Path({source!r}).read_text(), to={to!r})",
         )
     try:
         encoded = source.encode()

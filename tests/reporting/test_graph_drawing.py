@@ -13,8 +13,8 @@ from viaduct.reporting.graph_drawing import (
     order_layers,
     place_nodes,
     remove_cycles,
-    shorten_name,
 )
+from viaduct.reporting.texts import shorten_name
 
 from .large_sample import graph
 from .test_page import Elements

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from viaduct.reporting.links import check_nearby
+from viaduct.reporting.texts import shorten_name
 from viaduct.reporting.tones import Tone
 
 WIDTH, HEIGHT = 190, 54
@@ -109,14 +110,6 @@ class GraphLayout:
     def summary(self) -> str:
         """Return the text for screen readers."""
         return "; ".join(f"{source} feeds {target}" for (source, target), _ in self.lines) or "no edges"
-
-
-def shorten_name(text: str, limit: int) -> str:
-    """Replace the middle of a long name by `…`: layer3.0.downsample.1.bias → layer3…1.bias."""
-    if len(text) <= limit:
-        return text
-    tail = limit // 2
-    return f"{text[: limit - tail - 1]}…{text[-tail:]}"
 
 
 def remove_cycles(names: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:

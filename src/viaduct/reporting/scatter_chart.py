@@ -15,6 +15,7 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
 from viaduct.reporting.line_chart import draw_path
+from viaduct.reporting.texts import shorten_name
 from viaduct.reporting.tones import SIGNS, TONES, Tone
 
 MARGIN = 0.08
@@ -27,7 +28,7 @@ DRAWN_SIZES = (1e-140, 1e140)
 """Values beyond these are drawn at these ends, because a log axis cannot span them."""
 LETTER_WIDTH, LETTER_WIDTH_ON_PHONE = 0.0105, 0.027
 """Width of a letter as a fraction of the chart, on a desktop and on a phone."""
-MAX_LETTERS = 40
+MAX_LETTERS = 41
 """Letters of the mark's label; a longer label loses its middle."""
 
 
@@ -193,9 +194,7 @@ class ScatterDrawing:
 
     @property
     def mark_text(self) -> str:
-        """Return the label of the marked point, shortened to MAX_LETTERS and the `…`."""
-        text, half = self.chart.mark, MAX_LETTERS // 2
-        return text if len(text) <= MAX_LETTERS else f"{text[:half]}…{text[-half:]}"
+        return shorten_name(self.chart.mark, MAX_LETTERS)
 
     @property
     def short_mark(self) -> str:

@@ -1,4 +1,4 @@
-"""Make the text of other people's files safe to show on a page: write out invisible characters, let long names break.
+"""Make the text of other people's files safe to show on a page: write out invisible characters, fit long names.
 
 A file may be called `photo<U+202E>gpj.exe`, and a browser would show `photoexe.jpg`; a source line may contain ESC.
 Such characters are written out (`\\u202e`, `\\x1b`), in the HTML and in the JSON that the page's scripts read.
@@ -52,3 +52,11 @@ def break_word(word: str) -> Markup:
         return Markup("<wbr>").join(map(escape, BREAKS.split(word)))
     # A browser breaks after any hyphen, also after those of --steps.
     return Markup('<span class="flag">{}</span>').format(word) if word.startswith("--") else escape(word)
+
+
+def shorten_name(text: str, limit: int) -> str:
+    """Replace the middle of a long name by `…`: layer3.0.downsample.1.bias → layer3…1.bias."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 2
+    return f"{text[: limit - tail - 1]}…{text[-tail:]}"
