@@ -58,7 +58,7 @@ def test_a_call_reads_from_earlier_calls_only() -> None:
     for order, op in enumerate(["first", "second", "third"]):
         builder.add(op, ONES, ONES, order=order)
     (rank_step,) = group_by_step(builder.rows, {"second": ("first", "second", "third", "not dumped")})
-    assert [call.op for call in rank_step.producing_calls(rank_step.calls[1])] == ["first"]
+    assert [call.op for call in rank_step.list_producing_calls(rank_step.calls[1])] == ["first"]
 
 
 def test_a_module_holds_the_calls_within_it_at_any_depth() -> None:
@@ -66,5 +66,5 @@ def test_a_module_holds_the_calls_within_it_at_any_depth() -> None:
     for order, op in enumerate(["block.a.conv", "block.a", "block", "head"]):
         builder.add(op, ONES, ONES, order=order)
     (rank_step,) = group_by_step(builder.rows, {})
-    calls = {call.op: [part.op for part in rank_step.calls_within(call)] for call in rank_step.calls}
+    calls = {call.op: [part.op for part in rank_step.list_inner_calls(call)] for call in rank_step.calls}
     assert calls == {"block": ["block.a.conv", "block.a"], "block.a": ["block.a.conv"], "block.a.conv": [], "head": []}

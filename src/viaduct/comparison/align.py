@@ -186,7 +186,7 @@ def _list_numbers(numbers: set[int]) -> str:
 def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
     """Pair tensors as the rules file says, and drop those that it ignores."""
     _drop_ignored(pairing, rules)
-    theirs = {(tensor.op, tensor.call, *_slot(tensor)): tensor for tensor in pairing.right}
+    theirs = {(tensor.op, tensor.call, *_get_slot(tensor)): tensor for tensor in pairing.right}
     paired: list[StoredTensor] = []
     missing = []
     for tensor in pairing.left:
@@ -194,7 +194,7 @@ def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
         if partner is None:
             continue
         op, call = partner
-        right = theirs.get((op, call, *_slot(tensor)))
+        right = theirs.get((op, call, *_get_slot(tensor)))
         if op == INSERTED:
             pairing.add_left_only(tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
@@ -217,7 +217,7 @@ def _drop_ignored(pairing: StepPairing, rules: Rules) -> None:
         pairing.notes.append(f"left out by the rules: {len(left)} tensors of the left, {len(right)} of the right")
 
 
-def _slot(tensor: StoredTensor) -> tuple[Role, str | int]:
+def _get_slot(tensor: StoredTensor) -> tuple[Role, str | int]:
     """Return the slot of a tensor within its operator: role and parameter name, or role and number."""
     return tensor.role, tensor.parameter or tensor.index
 
@@ -276,20 +276,22 @@ def match_by_name(pairing: StepPairing, without_roles: bool) -> None:
 
     `without_roles`: finally match by name alone, since a plain folder does not tell outputs from parameters.
     """
-    pairing.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_slot(tensor)))
+    pairing.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_get_slot(tensor)))
     prefixes = _find_common_prefixes(pairing)
-    ambiguous = set(pairing.pair_by_key(partial(_normal_key, prefix="")))
-    if names := sorted({tensor.op for tensor in pairing.left + pairing.right if _normal_key(tensor, "") in ambiguous}):
+    ambiguous = set(pairing.pair_by_key(partial(_make_normal_key, prefix="")))
+    if names := sorted(
+        {tensor.op for tensor in pairing.left + pairing.right if _make_normal_key(tensor, "") in ambiguous}
+    ):
         pairing.notes.append(
             f"ambiguous: these names are not unique without separators and wrappers: {join_some(names)}"
         )
     for prefix in prefixes:
-        pairing.pair_by_key(partial(_normal_key, prefix=prefix))
+        pairing.pair_by_key(partial(_make_normal_key, prefix=prefix))
     if without_roles:
-        pairing.pair_by_key(lambda tensor: (_normal_key(tensor, "")[0], tensor.call))
+        pairing.pair_by_key(lambda tensor: (_make_normal_key(tensor, "")[0], tensor.call))
 
 
-def _normal_key(tensor: StoredTensor, prefix: str) -> Key:
+def _make_normal_key(tensor: StoredTensor, prefix: str) -> Key:
     """Return a tensor's normalised name without a prefix, its call, role and number (-1 for a parameter)."""
     name = f"{tensor.op}.{tensor.parameter}" if tensor.parameter else tensor.op
     return _normalise(name).removeprefix(prefix), tensor.call, tensor.role, -1 if tensor.parameter else tensor.index
@@ -379,7 +381,7 @@ def _pair_slots(ours: UnmatchedCall, theirs: UnmatchedCall) -> Iterator[tuple[St
 def _is_same_slot(ours: StoredTensor, theirs: StoredTensor, exact: bool) -> bool:
     if ours.role != theirs.role or sorted(ours.shape) != sorted(theirs.shape):
         return False
-    return _slot(ours) == _slot(theirs) if exact else bool(ours.parameter) == bool(theirs.parameter)
+    return _get_slot(ours) == _get_slot(theirs) if exact else bool(ours.parameter) == bool(theirs.parameter)
 
 
 # Tensors without a partner.

@@ -48,17 +48,17 @@ class RankStep:
     inner_calls: Mapping[str, Sequence[Call]]  # module -> the calls within it, at any depth
     calls_by_op: Mapping[str, Sequence[Call]]
 
-    def bad_rows(self, call: Call, *roles: Role) -> list[int]:
+    def list_bad_rows(self, call: Call, *roles: Role) -> list[int]:
         """Return the indices of a call's bad rows with the given roles."""
         return [index for role in roles for index in call.row_indices.get(role, ()) if self.rows[index].result == "bad"]
 
-    def largest_error(self, row_indices: Iterable[int]) -> float:
+    def find_largest_error(self, row_indices: Iterable[int]) -> float:
         return max((compute_error(self.rows[index]) for index in row_indices), default=0.0)
 
-    def calls_within(self, call: Call) -> Sequence[Call]:
+    def list_inner_calls(self, call: Call) -> Sequence[Call]:
         return self.inner_calls.get(call.op, ())
 
-    def producing_calls(self, call: Call) -> list[Call]:
+    def list_producing_calls(self, call: Call) -> list[Call]:
         """Return the earlier calls whose outputs this one may read: edges name operators, not their calls."""
         others = (other for op in self.producers.get(call.op, ()) for other in self.calls_by_op.get(op, ()))
         return [other for other in others if other.order <= call.order and other is not call]

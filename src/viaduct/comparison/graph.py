@@ -86,7 +86,10 @@ def read_graph(path: Path) -> Graph:
             beginning = file.read(4096)
             start = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
             if start in (b"{", b"["):
-                return _make_graph(path, _tree_from_json(load_json(path), path))
+                record = load_json(path)
+                if not isinstance(record, dict):
+                    raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
+                return _make_graph(path, record)
             if not start and len(beginning) < 4096:
                 raise BadData(f"{path.name} is empty.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -95,21 +98,14 @@ def read_graph(path: Path) -> Graph:
         raise BadData(f"the graph {str(path)!r} cannot be read: {error.strerror}.") from None
 
 
-def _tree_from_json(record: Any, path: Path) -> Tree:
-    if not isinstance(record, dict):
-        raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
-    graphs = [graph for graph in _all_values(record, "graph") if isinstance(graph, dict)]
-    subgraphs = [
-        {"op": [_make_node(op) for op in _all_values(graph, "op") if isinstance(op, dict)]} for graph in graphs
-    ]
-    operators = [_make_node(op) for op in _all_values(record, "op") if isinstance(op, dict)]
-    return {"name": _all_values(record, "name"), "graph": subgraphs, "op": operators}
-
-
 def _make_graph(path: Path, tree: Tree) -> Graph:
-    """Return the operators of all subgraphs in order of execution; of operators with one name the first is kept."""
-    operators = [op for graph in (tree, *_all_values(tree, "graph")) for op in _all_values(graph, "op")]
-    nodes = [op for op in operators if isinstance(op, Node) and op.name]
+    """Return the operators of all subgraphs in order of execution; of operators with one name the first is kept.
+
+    `tree`: the whole file. In a tree from text form the operators are nodes already, which saves memory.
+    """
+    operators = [op for graph in (tree, *_list_values(tree, "graph")) for op in _list_values(graph, "op")]
+    nodes = [op if isinstance(op, Node) else _make_node(op) for op in operators if isinstance(op, (Node, dict))]
+    nodes = [node for node in nodes if node.name]
     if not nodes:
         raise BadData(
             f"{path.name} holds no operators.",
@@ -120,27 +116,27 @@ def _make_graph(path: Path, tree: Tree) -> Graph:
         by_name.setdefault(node.name, node)
     duplicates = len(nodes) - len(by_name)
     notes = (f"{path.name}: {duplicates} operators with the name of an earlier one are ignored",) if duplicates else ()
-    return Graph(path, _as_text(_first_value(tree, "name")), by_name, notes)
+    return Graph(path, _keep_text(_read_value(tree, "name")), by_name, notes)
 
 
 def _make_node(tree: Tree) -> Node:
     attributes = _read_attributes(tree)
     return Node(
-        name=_as_text(_first_value(tree, "name")),
-        type=_as_text(_first_value(tree, "type")),
-        order=_to_int(_first_value(tree, "id")) or 0,
+        name=_keep_text(_read_value(tree, "name")),
+        type=_keep_text(_read_value(tree, "type")),
+        order=_parse_int(_read_value(tree, "id")) or 0,
         inputs=tuple(_read_inputs(tree)),
         originals=_read_originals(attributes),
-        outputs=tuple(_read_output(desc) for desc in _all_values(tree, "output_desc") if isinstance(desc, dict)),
-        input_layouts=tuple(_as_text(_first_value(desc, "layout")) for desc in _all_values(tree, "input_desc")),
-        is_split_part=_first_value(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
-        l1_group=_as_text(_first_value(attributes.get(L1, {}), "s")),
+        outputs=tuple(_read_output(desc) for desc in _list_values(tree, "output_desc") if isinstance(desc, dict)),
+        input_layouts=tuple(_keep_text(_read_value(desc, "layout")) for desc in _list_values(tree, "input_desc")),
+        is_split_part=_read_value(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
+        l1_group=_keep_text(_read_value(attributes.get(L1, {}), "s")),
     )
 
 
 def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
-    for text in _all_values(tree, "input"):
-        producer, _, number = _as_text(text).rpartition(":")
+    for text in _list_values(tree, "input"):
+        producer, _, number = _keep_text(text).rpartition(":")
         if producer and number.strip().isdecimal():  # ":-1" is a control edge
             yield producer.strip(), int(number)
 
@@ -148,61 +144,63 @@ def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
 def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
     if ORIGINALS not in attributes:
         return None
-    names = _first_value(attributes[ORIGINALS], "list")
+    names = _read_value(attributes[ORIGINALS], "list")
     return (
-        tuple(name for text in _all_values(names, "s") if (name := _as_text(text))) if isinstance(names, dict) else ()
+        tuple(name for text in _list_values(names, "s") if (name := _keep_text(text)))
+        if isinstance(names, dict)
+        else ()
     )
 
 
 def _read_output(desc: Tree) -> Output:
     attributes = _read_attributes(desc)
-    shape = _first_value(desc, "shape")
-    origin_shape = _first_value(attributes.get(ORIGIN_SHAPE, {}), "list")
+    shape = _read_value(desc, "shape")
+    origin_shape = _read_value(attributes.get(ORIGIN_SHAPE, {}), "list")
     return Output(
-        layout=_as_text(_first_value(desc, "layout")),
+        layout=_keep_text(_read_value(desc, "layout")),
         shape=_read_shape(shape, "dim"),
-        origin=_as_text(_first_value(attributes.get(ORIGIN_NAME, {}), "s")),
-        origin_index=_to_int(_first_value(attributes.get(ORIGIN_INDEX, {}), "i")),
-        origin_layout=_as_text(
-            _first_value(attributes.get(ORIGIN_FORMAT, {}), "s") or _first_value(attributes.get(GE_FORMAT, {}), "s")
+        origin=_keep_text(_read_value(attributes.get(ORIGIN_NAME, {}), "s")),
+        origin_index=_parse_int(_read_value(attributes.get(ORIGIN_INDEX, {}), "i")),
+        origin_layout=_keep_text(
+            _read_value(attributes.get(ORIGIN_FORMAT, {}), "s") or _read_value(attributes.get(GE_FORMAT, {}), "s")
         ),
         origin_shape=_read_shape(origin_shape, "i"),
     )
 
 
 def _read_shape(shape: Any, key: str) -> tuple[int, ...]:
-    numbers = [_to_int(dim) for dim in _all_values(shape, key)] if isinstance(shape, dict) else []
+    numbers = [_parse_int(dim) for dim in _list_values(shape, key)] if isinstance(shape, dict) else []
     return tuple(dim for dim in numbers if dim is not None)
 
 
 def _read_attributes(tree: Tree) -> dict[str, Tree]:
     """Return the attributes by key. They are entries with key and value, or in JSON also one object."""
     attributes: dict[str, Tree] = {}
-    for entry in _all_values(tree, "attr"):
+    for entry in _list_values(tree, "attr"):
         if isinstance(entry, dict) and "key" in entry:
-            value = _first_value(entry, "value")
-            attributes[_as_text(_first_value(entry, "key"))] = value if isinstance(value, dict) else {}
+            value = _read_value(entry, "value")
+            attributes[_keep_text(_read_value(entry, "key"))] = value if isinstance(value, dict) else {}
         elif isinstance(entry, dict):
             attributes |= {key: value for key, value in entry.items() if isinstance(value, dict)}
     return attributes
 
 
-def _all_values(tree: Any, key: str) -> list[Any]:
+def _list_values(tree: Any, key: str) -> list[Any]:
     """Return all values of a field; empty if it is missing or `tree` is not a message."""
     value = tree.get(key) if isinstance(tree, Mapping) else None
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _first_value(tree: Any, key: str) -> Any:
-    values = _all_values(tree, key)
+def _read_value(tree: Any, key: str) -> Any:
+    values = _list_values(tree, key)
     return values[0] if values else None
 
 
-def _as_text(value: Any) -> str:
+def _keep_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _to_int(value: Any) -> int | None:
+def _parse_int(value: Any) -> int | None:
     try:
         return None if value is None or isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
@@ -245,12 +243,12 @@ class _TextParser:
         """Return the next token and its kind: END, NAME, STRING, BRACKET or NUMBER."""
         match = _TOKEN.match(self.text, self.position)
         if match is None:
-            raise self.damaged_error("neither a name nor a value")
+            raise self.make_damaged_error("neither a name nor a value")
         self.position = match.end()
         kind = match.lastindex or END
         return kind, match[kind] if kind else b""
 
-    def damaged_error(self, why: str) -> BadData:
+    def make_damaged_error(self, why: str) -> BadData:
         """Return the error with the line at which reading stopped."""
         line = self.text[: self.position].count(b"\n") + 1
         return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
@@ -258,19 +256,19 @@ class _TextParser:
     def parse_message(self, depth: int) -> dict[str, list[Any]]:
         """Parse a message up to its closing bracket, or at depth 0 up to the end of the file."""
         if depth > MAX_DEPTH:
-            raise self.damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
+            raise self.make_damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
         tree: dict[str, list[Any]] = {}
         while True:
             kind, token = self.read_token()
             if kind == END and depth:
-                raise self.damaged_error("the file ends within a message; was it cut short?")
+                raise self.make_damaged_error("the file ends within a message; was it cut short?")
             if kind == END or token in CLOSING:
                 return tree
             if kind == BRACKET and token == b"[":  # an extension or Any: [type.name] { … }
                 self.skip_message()
                 self.skip_value()
             elif kind != NAME:
-                raise self.damaged_error(f"a field's name was expected, not {token[:20]!r}")
+                raise self.make_damaged_error(f"a field's name was expected, not {token[:20]!r}")
             else:
                 self.parse_field(token.decode(), tree, depth)
 
@@ -281,7 +279,7 @@ class _TextParser:
         if name == "op" and isinstance(value, dict):
             self.operators += 1
             if self.operators > MAX_OPERATORS:
-                raise self.damaged_error(f"there are more than {MAX_OPERATORS:,} operators")
+                raise self.make_damaged_error(f"there are more than {MAX_OPERATORS:,} operators")
             value = _make_node(value)
         tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
         return None
@@ -300,7 +298,7 @@ class _TextParser:
         if kind == BRACKET and token == b"[":
             return list(self.parse_items(depth))
         if kind in (END, BRACKET):
-            raise self.damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
+            raise self.make_damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
         return self.join_strings(token) if kind == STRING else token.decode()
 
     def join_strings(self, token: bytes) -> str:
@@ -328,7 +326,7 @@ class _TextParser:
         elif kind == STRING:
             self.join_strings(token)
         elif kind in (END, BRACKET):
-            raise self.damaged_error("a value was expected")
+            raise self.make_damaged_error("a value was expected")
 
     def skip_message(self) -> None:
         """Skip to the bracket that closes a message or list; from bracket to bracket, much faster than by tokens."""
@@ -336,7 +334,7 @@ class _TextParser:
         while depth:
             match = _BRACKET.match(self.text, self.position)
             if match is None or not match[1]:
-                raise self.damaged_error("the file ends within a message; was it cut short?")
+                raise self.make_damaged_error("the file ends within a message; was it cut short?")
             self.position = match.end()
             depth += 1 if match[1] in b"{<[" else -1
 

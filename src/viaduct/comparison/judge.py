@@ -150,10 +150,10 @@ def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
         outputs, inputs = call.row_indices.get("output", []), list_input_rows(step, call)
         if call.order >= before or not outputs or not inputs:
             continue
-        input_error = step.largest_error([*inputs, *list_output_rows(step.calls_within(call))])
-        own_error, unit = step.largest_error(outputs), find_rounding_unit(step.rows[outputs[0]])
+        input_error = step.find_largest_error([*inputs, *list_output_rows(step.list_inner_calls(call))])
+        own_error, unit = step.find_largest_error(outputs), find_rounding_unit(step.rows[outputs[0]])
         is_far_off = input_error <= EXACT_ROUNDINGS * unit and own_error >= REORDERING_ROUNDINGS * unit
-        if is_far_off and not step.bad_rows(call, "output"):
+        if is_far_off and not step.list_bad_rows(call, "output"):
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
                 f"rounding, while its inputs agree up to rounding (largest difference {input_error:.2g}); what is bad "
@@ -216,7 +216,7 @@ def make_candidate(
     row = step.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why, are_inputs_known)
     position = row.tensor.order if order is None else order
-    return Candidate(origin, input_error, step.largest_error(row_indices), find_rounding_unit(row), position)
+    return Candidate(origin, input_error, step.find_largest_error(row_indices), find_rounding_unit(row), position)
 
 
 def find_wrong_outputs(step: RankStep) -> list[Candidate]:
@@ -232,21 +232,21 @@ def check_output(step: RankStep, call: Call) -> Candidate | None:
     If its inputs were not dumped, the outputs that it reads must not be bad. If these are unknown, no earlier call may
     be bad.
     """
-    bad = step.bad_rows(call, "output")
-    if not bad or step.bad_rows(call, "input"):
+    bad = step.list_bad_rows(call, "output")
+    if not bad or step.list_bad_rows(call, "input"):
         return None
-    parts = step.calls_within(call)
-    if any(step.bad_rows(part, "input", "output") for part in parts):
+    parts = step.list_inner_calls(call)
+    if any(step.list_bad_rows(part, "input", "output") for part in parts):
         return None
-    producing = step.producing_calls(call)
+    producing = step.list_producing_calls(call)
     inputs = call.row_indices.get("input", [])
-    if not inputs and any(step.bad_rows(other, "output") for other in producing):
+    if not inputs and any(step.list_bad_rows(other, "output") for other in producing):
         return None
     earlier = (other for other in step.calls if other.order < call.order)
-    if not inputs and not producing and any(step.bad_rows(other, "input", "output") for other in earlier):
+    if not inputs and not producing and any(step.list_bad_rows(other, "input", "output") for other in earlier):
         return None
     known = list_input_rows(step, call)
-    input_error = step.largest_error([*known, *list_output_rows(parts)])
+    input_error = step.find_largest_error([*known, *list_output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
     inner = [index for part in parts for role in FORWARD_ROLES for index in part.row_indices.get(role, ())]
     why = describe_output(step, bad[0], known, inner)
@@ -265,7 +265,7 @@ def count_uncompared(step: RankStep, row_indices: Sequence[int]) -> int:
 
 def list_input_rows(step: RankStep, call: Call) -> list[int]:
     """Return the rows of a call's dumped inputs, else the rows of the outputs that feed it."""
-    return call.row_indices.get("input") or list_output_rows(step.producing_calls(call))
+    return call.row_indices.get("input") or list_output_rows(step.list_producing_calls(call))
 
 
 def describe_output(step: RankStep, index: int, known: Sequence[int], inner: Sequence[int]) -> str:
@@ -278,7 +278,8 @@ def describe_output(step: RankStep, index: int, known: Sequence[int], inner: Seq
         total = len(known) + len(inner)
         return f"{differs}, while none of its inputs{inside} is bad; {uncompared} of {total} could not be compared"
     inside = " and all modules within it" if inner else ""
-    return f"{differs}, while its inputs{inside} agree (largest difference {step.largest_error([*known, *inner]):.2g})"
+    largest = step.find_largest_error([*known, *inner])
+    return f"{differs}, while its inputs{inside} agree (largest difference {largest:.2g})"
 
 
 def find_rounding_unit(row: Row) -> float:
@@ -290,8 +291,8 @@ def find_rounding_unit(row: Row) -> float:
 def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
     """Return the candidate for the first bad input; None if an output before it is bad."""
     for call in step.calls:
-        bad = step.bad_rows(call, "input")
-        if call.order > before or (step.bad_rows(call, "output") and not bad):
+        bad = step.list_bad_rows(call, "input")
+        if call.order > before or (step.list_bad_rows(call, "output") and not bad):
             return None
         if bad:
             return explain_input(step, call, bad)
@@ -300,16 +301,16 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad input: its producer, the module around it, the network's input, or the call."""
-    producing = sorted(step.producing_calls(call), key=lambda other: other.order)
+    producing = sorted(step.list_producing_calls(call), key=lambda other: other.order)
     unseen = [
         other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
     ]
     around = [other for other in step.calls if contains_module(other.op, call.op)]
-    healthy = [other for other in around if other.row_indices.get("input") and not step.bad_rows(other, "input")]
-    differs = f"the input of {call.op} differs by {step.largest_error(bad):.2g} of the golden size"
+    healthy = [other for other in around if other.row_indices.get("input") and not step.list_bad_rows(other, "input")]
+    differs = f"the input of {call.op} differs by {step.find_largest_error(bad):.2g} of the golden size"
     if is_after_network(step, call):
         return explain_loss_input(step, call, bad, differs)
-    if unseen and not step.bad_rows(unseen[-1], "input"):
+    if unseen and not step.list_bad_rows(unseen[-1], "input"):
         op, why = unseen[-1].op, f"{differs}; it comes from {unseen[-1].op}, whose own output could not be compared"
     elif healthy:
         op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0).op
@@ -324,7 +325,7 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     else:
         op, why = call.op, f"{differs}, though no output before it is bad; the dump does not tell what feeds it"
     outputs = list_output_rows(producing) or list_last_output_rows(step, call)
-    error, is_known = step.largest_error(outputs), bool(producing or healthy)
+    error, is_known = step.find_largest_error(outputs), bool(producing or healthy)
     order = call.order - 0.5
     return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=order, are_inputs_known=is_known)
 
@@ -341,14 +342,14 @@ def is_network_input(step: RankStep, call: Call, around: Sequence[Call]) -> bool
     So it is if a module around the call has a bad input too, if the dump shows what feeds the operators, or if no
     operator ran before.
     """
-    is_bad_around = any(step.bad_rows(other, "input") for other in around)
+    is_bad_around = any(step.list_bad_rows(other, "input") for other in around)
     return is_bad_around or bool(step.producers) or not list_last_output_rows(step, call)
 
 
 def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad network input, reported at the outermost module that has it."""
     outermost = min([*around, call], key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0)
-    row_indices = step.bad_rows(outermost, "input") or bad
+    row_indices = step.list_bad_rows(outermost, "input") or bad
     why = "what enters the network differs already: look at the input pipeline"
     return make_candidate(step, row_indices, "input", why, order=call.order - 0.5)
 
@@ -359,7 +360,7 @@ def is_after_network(step: RankStep, call: Call) -> bool:
     A name with a dot does not count: it belongs to a module within another one, not to a loss.
     """
     ended = [root for root in step.calls_by_op.get(ROOT_MODULE, ()) if root.order < call.order]
-    return any(part.order < root.order for root in ended for part in step.calls_within(root)) and "." not in call.op
+    return any(part.order < root.order for root in ended for part in step.list_inner_calls(root)) and "." not in call.op
 
 
 def explain_loss_input(step: RankStep, call: Call, bad: Sequence[int], differs: str) -> Candidate:
@@ -379,34 +380,36 @@ def find_wrong_gradients(step: RankStep) -> list[Candidate]:
     """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
     calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD_ROLES))])
     # A module with bad gradients does not count if a module within it has bad gradients too.
-    ops = {call.op for call in calls if step.bad_rows(call, *BACKWARD_ROLES)}
-    bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in step.calls_within(call))]
+    ops = {call.op for call in calls if step.list_bad_rows(call, *BACKWARD_ROLES)}
+    bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in step.list_inner_calls(call))]
     if not bad:
         return []
-    first = next((call for call in bad if step.bad_rows(call, *BACKWARD_ROLES)), bad[0])
+    first = next((call for call in bad if step.list_bad_rows(call, *BACKWARD_ROLES)), bad[0])
     before = [call for call in calls[: calls.index(first)] if not contains_module(call.op, first.op)]
-    if step.bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
+    if step.list_bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
         return [explain_arriving_gradient(step, first, before)]
-    sent = step.bad_rows(first, "grad_input", "gradient")
-    differs = f"the gradient it hands on differs by {step.largest_error(sent):.2g}"
+    sent = step.list_bad_rows(first, "grad_input", "gradient")
+    differs = f"the gradient it hands on differs by {step.find_largest_error(sent):.2g}"
     why = f"{differs}, while the one it was given and the forward pass are not bad"
-    error = max(step.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(step, [first]))
-    if not step.bad_rows(first, "grad_input"):
+    error = max(step.find_largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(step, [first]))
+    if not step.list_bad_rows(first, "grad_input"):
         error *= CANCELLATION_FACTOR
     return [make_candidate(step, sent, "operator", why, input_error=error)]
 
 
 def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call]) -> Candidate:
     """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
-    bad = step.bad_rows(first, "grad_output") or step.bad_rows(first, *BACKWARD_ROLES)
-    differs = f"the gradient at {first.op} differs by {step.largest_error(bad):.2g}, while the forward pass is not bad"
+    bad = step.list_bad_rows(first, "grad_output") or step.list_bad_rows(first, *BACKWARD_ROLES)
+    differs = (
+        f"the gradient at {first.op} differs by {step.find_largest_error(bad):.2g}, while the forward pass is not bad"
+    )
     if not before:
         why = f"{differs}, and it is the first of all gradients: look at labels or loss"
         return make_candidate(step, bad, "input", why)
     # The calls that read the output of `first` pass it the gradient in the backward pass.
     handing = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
     handed = [index for call in handing for index in call.row_indices.get("grad_input", ())]
-    error = step.largest_error(handed)
+    error = step.find_largest_error(handed)
     known = f"differ by {error:.2g} at most" if is_each_compared(step, handed) else "were not all compared"
     why = f"{differs}; the gradients that it is computed from {known}"
     error = max(error, estimate_relu_error(step, [first, *handing]))
@@ -420,7 +423,7 @@ def estimate_relu_error(step: RankStep, calls: Sequence[Call]) -> float:
     passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
     """
     row_indices = [index for call in calls for role in FORWARD_ROLES for index in call.row_indices.get(role, ())]
-    return math.sqrt(step.largest_error(row_indices))
+    return math.sqrt(step.find_largest_error(row_indices))
 
 
 def sort_backward(step: RankStep, calls: Sequence[Call]) -> list[Call]:

@@ -43,14 +43,14 @@ def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
 def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
     """Join the blocks of channels, and cut off the padding; the number of channels follows from the other axes."""
     if array.ndim != len(axes):
-        raise _mismatch_error(array, f"{len(axes)} axes", shape)
+        raise _make_mismatch_error(array, f"{len(axes)} axes", shape)
     moved = array.transpose(axes)
     channel = letters.index("C")
     dims = (*moved.shape[:channel], moved.shape[channel] * moved.shape[channel + 1], *moved.shape[channel + 2 :])
     others = math.prod(dims) // dims[channel] if dims[channel] else 0
     channels, remainder = divmod(math.prod(shape), others) if others else (0, 0)
     if remainder or channels > dims[channel]:
-        raise _mismatch_error(array, letters, shape)
+        raise _make_mismatch_error(array, letters, shape)
     cut = moved.reshape(dims)[(slice(None),) * channel + (slice(channels),)]
     return _fit_shape(_reorder_axes(cut, letters, _find_order(cut.shape, letters, right, shape)), shape, letters, right)
 
@@ -70,7 +70,7 @@ def _convert_fractal_z(array: Array, right: str, shape: Shape) -> Array:
         sizes = dict(zip(order, shape, strict=True)) if len(shape) == 4 else {}
         if array.ndim == 4 and sizes and _blocks_fit(array.shape, sizes):
             return _fit_shape(_unblock_weights(array, sizes, order), shape, "FRACTAL_Z", right)
-    raise _mismatch_error(array, "FRACTAL_Z", shape)
+    raise _make_mismatch_error(array, "FRACTAL_Z", shape)
 
 
 def _blocks_fit(dims: Shape, sizes: dict[str, int]) -> bool:
@@ -90,7 +90,7 @@ def _convert_fractal_nz(array: Array, shape: Shape) -> Array:
     rows, columns = (1, *shape)[-2:] if shape else (1, 1)
     *batch, n1, m1, m0, n0 = (1,) * (4 - array.ndim) + array.shape
     if array.ndim < 4 or n1 != -(-columns // n0) or m1 != -(-rows // m0):
-        raise _mismatch_error(array, "FRACTAL_NZ", shape)
+        raise _make_mismatch_error(array, "FRACTAL_NZ", shape)
     first = len(batch)
     moved = array.transpose(*range(first), first + 1, first + 2, first, first + 3)
     return _fit_shape(moved.reshape(*batch, m1 * m0, n1 * n0)[..., :rows, :columns], shape, "FRACTAL_NZ", "ND")
@@ -114,10 +114,10 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
     is_orderless = any(layout and layout in ORDERLESS for layout in (left, right))
     if array.size == math.prod(shape) and (ours == theirs or (is_orderless and sorted(ours) != sorted(theirs))):
         return array.reshape(shape)
-    raise _mismatch_error(array, left or "ND", shape)
+    raise _make_mismatch_error(array, left or "ND", shape)
 
 
-def _mismatch_error(array: Array, left: str, shape: Shape) -> BadData:
+def _make_mismatch_error(array: Array, left: str, shape: Shape) -> BadData:
     swapped = array.ndim == len(shape) <= 6 and tuple(shape) in set(permutations(array.shape))
     hint = " The axes seem to be in another order." if swapped else ""
     return BadData(f"{tuple(array.shape)} in the layout {left} cannot become {tuple(shape)}.{hint}")

@@ -239,22 +239,22 @@ class FinalMeasures:
         allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, none is counted
         second = SecondPass(
             first_pass,
-            (self._inexact_mean(0), self._inexact_mean(1)),
-            None if self._max_absolute() <= allowed else ToleranceCount(self.tolerance, allowed),
-            None if self._known_kld() is not None else self.kld,
+            (self._choose_mean(0), self._choose_mean(1)),
+            None if self._compute_max_absolute() <= allowed else ToleranceCount(self.tolerance, allowed),
+            None if self._find_known_kld() is not None else self.kld,
         ).run()
-        divergence = second.divergence.result() if second.divergence else self._known_kld() or 0.0
+        divergence = second.divergence.result() if second.divergence else self._find_known_kld() or 0.0
         variances = [deviations.variance(self.n) for deviations in second.deviations]
         stds = self._std(0, variances[0]), self._std(1, variances[1])
         within = second.tolerated.count / self.n if second.tolerated else 1.0
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
-    def _known_kld(self) -> float | None:
+    def _find_known_kld(self) -> float | None:
         """Return 0 for equal sides, else None. All-zero sides have a divergence in the floored variant only."""
         zero = self.first_pass.right.low == self.first_pass.right.high == 0.0
         return 0.0 if not self.first_pass.differing and (self.kld == "floored" or not zero) else None
 
-    def _inexact_mean(self, side: int) -> float | None:
+    def _choose_mean(self, side: int) -> float | None:
         """Return the mean of a side if E[x²] - E[x]² would lose more than two digits, else None."""
         square = self.norms[side] ** 2 / self.n
         return self.means[side] if square - self.means[side] ** 2 < 0.01 * square else None
@@ -265,7 +265,7 @@ class FinalMeasures:
         totals, scale = (self.first_pass.left, self.first_pass.right)[side], (self.scales.left, self.scales.right)[side]
         return 0.0 if totals.low == totals.high else math.sqrt(max(variance, 0.0)) / scale
 
-    def _max_absolute(self) -> float:
+    def _compute_max_absolute(self) -> float:
         return self.first_pass.max_absolute / self.scales.before_subtraction
 
     def _assemble(
@@ -276,7 +276,7 @@ class FinalMeasures:
         right = self._make_statistics(1, first_pass.right, stds[1])
         flat, mismatch = first_pass.flats[0], first_pass.first_mismatch
         return Measures(
-            **asdict(self._replace_errors(self._errors(left.norm, right.norm, divergence))),
+            **asdict(self._replace_errors(self._compute_errors(left.norm, right.norm, divergence))),
             left=left,
             right=right,
             count=flat.count,
@@ -290,9 +290,9 @@ class FinalMeasures:
             tolerance=self.tolerance,
             ulps=first_pass.ulps.result(),
             histogram=bins,
-            top=self._top(),
-            overflow=self._overflow(),
-            notes=self._notes(),
+            top=self._list_largest_errors(),
+            overflow=self._find_overflow(),
+            notes=self._list_notes(),
         )
 
     def _make_statistics(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
@@ -314,10 +314,10 @@ class FinalMeasures:
             saturated=totals.saturated,
         )
 
-    def _errors(self, left: float, right: float, divergence: float) -> Errors:
+    def _compute_errors(self, left: float, right: float, divergence: float) -> Errors:
         """Return the errors of the finite elements; `left` and `right` are the unscaled norms."""
         first_pass, n = self.first_pass, self.n
-        cosine = self._cosine(left, right)
+        cosine = self._compute_cosine(left, right)
         if not n:
             return Errors.all(math.nan, cosine)
         scale = self.scales.difference * self.scales.before_subtraction
@@ -325,7 +325,7 @@ class FinalMeasures:
         accumulated = sum_exactly(first_pass.relatives)
         return Errors(
             cosine,
-            self._max_absolute(),
+            self._compute_max_absolute(),
             accumulated,
             # Multiplied in an order that does not overflow.
             0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
@@ -336,7 +336,7 @@ class FinalMeasures:
             accumulated / n,
         )
 
-    def _cosine(self, left: float, right: float) -> float | None:
+    def _compute_cosine(self, left: float, right: float) -> float | None:
         if self._is_single_element():
             return None
         if left <= EPSILON and right <= EPSILON:
@@ -356,19 +356,19 @@ class FinalMeasures:
         only_infinite = first_pass.left.nonfinite.nan == first_pass.right.nonfinite.nan == 0
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
-    def _top(self) -> tuple[LargeError, ...]:
+    def _list_largest_errors(self) -> tuple[LargeError, ...]:
         find_index, scale = self.first_pass.flats[0].find_index, self.scales.before_subtraction
         return tuple(
             LargeError(ElementIndex(flat, find_index(flat)), left, right, error / scale)
             for error, flat, left, right in self.first_pass.top.entries
         )
 
-    def _overflow(self) -> Overflow:
+    def _find_overflow(self) -> Overflow:
         if self.first_pass.flats[0].dtype != "float16":
             return "NaN"
         return "YES" if self.first_pass.left.saturated else "NO"
 
-    def _notes(self) -> tuple[str, ...]:
+    def _list_notes(self) -> tuple[str, ...]:
         notes = []
         if self.first_pass.flats[0].parts == 2:
             notes.append("complex: real and imaginary parts are compared side by side")

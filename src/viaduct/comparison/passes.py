@@ -225,7 +225,7 @@ class LargestErrors:
         """Add the largest errors of a piece."""
         if self.keep <= 0:
             return
-        large = np.flatnonzero(difference >= self._entry_bound(difference))
+        large = np.flatnonzero(difference >= self._find_entry_bound(difference))
         if large.size > self.keep:
             large = large[np.argpartition(difference[large], -self.keep)[-self.keep :]]
         for i in large.tolist():
@@ -236,7 +236,7 @@ class LargestErrors:
         if len(self.entries) == self.keep:
             self.least = self.entries[-1][0]
 
-    def _entry_bound(self, difference: Floats) -> float:
+    def _find_entry_bound(self, difference: Floats) -> float:
         """Return a lower bound of the errors of this piece that can enter the list.
 
         It is the `keep`-th largest among the maxima of groups of 64 elements, so at least `keep` errors reach it.
@@ -418,12 +418,12 @@ class KlDivergence:
         if self.infinite:
             return
         a, b = self._left.apply(left, self._a[: left.size]), self._right.apply(right, self._b[: left.size])
-        product = self._product(a, b, self._ratio[: left.size])
+        product = self._compute_product(a, b, self._ratio[: left.size])
         self.infinite = product == math.inf
         for sums, value in zip(self._sums, (product, np.add.reduce(a), np.add.reduce(b)), strict=True):
             sums.append(float(value))
 
-    def _product(self, a: Floats, b: Floats, out: Floats) -> float:
+    def _compute_product(self, a: Floats, b: Floats, out: Floats) -> float:
         """Return sum(a ln(a / b)): nothing is added where a is 0, and the sum is Inf where only b is 0."""
         if not self._needs_logs:
             np.log(np.divide(a, b, out=out), out=out)

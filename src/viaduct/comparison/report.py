@@ -311,7 +311,7 @@ def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tup
 def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
     """Return the section about both sides and the options of the comparison."""
     options = drift.options
-    limits = options.thresholds.limits_by_name() if options.thresholds else {}
+    limits = options.thresholds.list_limits() if options.thresholds else {}
     facts = {
         "thresholds": options.threshold_source
         or ", ".join(f"{name} {limit:g}" for name, limit in limits.items())

@@ -131,30 +131,30 @@ class Scores:
 
     def _sum_scores(self, left: int) -> NDArray[np.float32]:
         total = np.full(len(self.main) - self.split, SHAPES, np.float32)
-        total += SAME_ORDER * self._same(self.exact, left)
+        total += SAME_ORDER * self._compare_keys(self.exact, left)
         kinds = self.kinds[self.split :]
-        total += TYPE * self._same(self.kinds, left)
+        total += TYPE * self._compare_keys(self.kinds, left)
         total += OTHER_TYPE * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
-        total += PARAMETERS * self._same(self.parameters, left) + INPUTS * self._same(self.inputs, left)
-        total += NAME * self._same(self.last, left)
-        difference = self._value_distance(left)
+        total += PARAMETERS * self._compare_keys(self.parameters, left) + INPUTS * self._compare_keys(self.inputs, left)
+        total += NAME * self._compare_keys(self.last, left)
+        difference = self._measure_value_distances(left)
         total += VALUES * (difference < CLOSE) + SAME_VALUES * (difference < EQUAL) + OTHER_VALUES * (difference > FAR)
         distance = np.abs(self.matched_before[self.split :] - self.matched_before[left])
         total += SAME_POSITION * (distance == 0) + OTHER_POSITION * (distance > 2)
         return total
 
-    def _same(self, numbers: NDArray[np.int64], left: int) -> NDArray[np.bool_]:
+    def _compare_keys(self, numbers: NDArray[np.int64], left: int) -> NDArray[np.bool_]:
         same: NDArray[np.bool_] = (numbers[self.split :] == numbers[left]) & (numbers[left] != 0)
         return same
 
-    def _value_distance(self, left: int) -> NDArray[np.float64]:
+    def _measure_value_distances(self, left: int) -> NDArray[np.float64]:
         """Return the larger difference of mean and root mean square, relative to the latter; NaN where unknown."""
         ours, theirs = self.values[left], self.values[self.split :]
         scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
         distance: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
         return distance
 
-    def highest_score(self, left: int, right: int) -> float:
+    def compute_highest_score(self, left: int, right: int) -> float:
         """Return the score these two operators would have if everything known about both agreed."""
         right += self.split
         known = [SHAPES, SAME_ORDER, NAME, SAME_POSITION]
@@ -166,7 +166,7 @@ class Scores:
 
     def make_match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
         """Return a match; its confidence is a heuristic, and lower if another right operator has no lower score."""
-        agreement = float(row[right]) / self.highest_score(left, right)
+        agreement = float(row[right]) / self.compute_highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))
 

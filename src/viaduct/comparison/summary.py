@@ -57,8 +57,8 @@ def describe_thresholds(options: Options) -> dict[str, Any]:
     if options.threshold_source:
         return {"measured": options.threshold_source}
     if options.thresholds is not None:
-        return {"given": options.thresholds.limits_by_name()}
-    return {"defaults": {dtype: limit.limits_by_name() for dtype, limit in DEFAULTS.items()}}
+        return {"given": options.thresholds.list_limits()}
+    return {"defaults": {dtype: limit.list_limits() for dtype, limit in DEFAULTS.items()}}
 
 
 def describe_side(side: StoredDump) -> dict[str, Any]:

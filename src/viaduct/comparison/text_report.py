@@ -11,6 +11,7 @@ from viaduct.comparison.calls import compute_error
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
 from viaduct.comparison.records import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
+from viaduct.terminal import escape_controls
 
 MAX_FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
@@ -47,11 +48,11 @@ def make_cells(row: Row) -> Iterator[Text]:
     measures = row.measures
     yield Text(row.result, style=COLOURS[row.result])
     yield Text(str(row.tensor.step))
-    yield Text(escape_unprintable(row.tensor_index))
+    yield Text(escape_controls(row.tensor_index))
     for name in ("cosine", "relative_euclidean", "max_absolute"):
         yield Text(format_measure(getattr(measures, name)) if measures else "NaN")
     why = f"follows from {row.follows_from}" if row.follows_from else row.reason
-    yield Text(escape_unprintable(why.split(";")[0]), style="dim")
+    yield Text(escape_controls(why.split(";")[0]), style="dim")
 
 
 def describe_explanation(drift: Drift, full: bool) -> str:
@@ -93,11 +94,6 @@ def describe_cause(cause: Cause, number: int) -> Iterator[str]:
     yield f"  {label:16s}  {cause.name} ({cause.confidence:.0%}): {cause.evidence}"
     if number == 0:
         yield f"  what to try       {cause.advice}"
-
-
-def escape_unprintable(text: str) -> str:
-    """Escape unprintable characters, so that a name in a dump cannot control the terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 def capitalise(text: str) -> str:

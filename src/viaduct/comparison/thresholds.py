@@ -29,7 +29,7 @@ class Thresholds:
     scaled_max: float | None = None  # max_abs relative to the right side's size (SideStatistics.size), at most
     differing: float | None = None  # share of integers or truth values that may differ
 
-    def limits_by_name(self) -> dict[str, float]:
+    def list_limits(self) -> dict[str, float]:
         limits = {name: getattr(self, name) for name in self.__slots__}
         return {name: limit for name, limit in limits.items() if limit is not None}
 

@@ -57,7 +57,7 @@ class UlpCounter:
         ours, theirs, spare = (reuse_buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
         order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
         order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
-        exponents = self._distance(ours, theirs).view(np.int64)  # bits of float64, shifted to the exponent
+        exponents = self._compute_distance(ours, theirs).view(np.int64)  # bits of float64, shifted to the exponent
         np.right_shift(exponents, 52, out=exponents)  # 0 for distance 0
         counts = np.bincount(exponents, minlength=_EXPONENT_BIAS + BINS)
         self.counts[0] += counts[0]
@@ -70,7 +70,7 @@ class UlpCounter:
         """Return the number of elements of a piece that are counted."""
         return -(-size // self._divisor)
 
-    def _distance(self, ours: Array, theirs: Array) -> Floats:
+    def _compute_distance(self, ours: Array, theirs: Array) -> Floats:
         distance, other = reuse_buffer("distance", ours.size), reuse_buffer("other", ours.size)
         if ours.dtype == np.int64:  # the distance may exceed int64: subtract as unsigned
             np.copyto(distance, (np.maximum(ours, theirs) - np.minimum(ours, theirs)).view(np.uint64))

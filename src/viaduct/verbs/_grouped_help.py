@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 import typer.core
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]  # parameter of many verbs
 PLACEHOLDERS = {"Path": "PATH", "float": "X", "int": "N", "str": "TEXT"}  # part of a type annotation -> placeholder
 
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.recipes import LoadedRecipe
+
+# Parameters of the verbs that take a recipe.
+RecipeArgument = Annotated[
+    str, typer.Argument(help="A recipe's name (`viaduct train --list`) or your own recipe file.", metavar="RECIPE")
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
+]
 
 
 def resolve_recipe(

@@ -32,7 +32,6 @@ WeightsArgument = Annotated[
 PrecisionOption = Annotated[
     str | None, typer.Option(help="Another precision than the recipe's.", metavar="auto|fp32|bf16|fp16|O0…O3")
 ]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from viaduct.terminal import print_note
-from viaduct.verbs._recipe_changes import merge_changes
+from viaduct.verbs._recipe_changes import DeviceOption, PrecisionOption, RecipeArgument, SettingsOption, merge_changes
 
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
@@ -30,16 +30,14 @@ PARAMETERS = {
 
 
 def main(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (`viaduct train --list`) or your own recipe file.")],
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    recipe: RecipeArgument,
+    device: DeviceOption = "auto",
     batch: Annotated[
         int | None,
         typer.Option(help="Batch size.", min=1, show_default=f"the recipe's; on the CPU {CPU_BATCH} at most"),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side of the images.", min=1, show_default="the recipe's")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
-    ] = None,
+    precision: PrecisionOption = None,
     mode: Annotated[
         Literal["eager", "graph"] | None, typer.Option(help="eager, or graph: compiled.", show_default="the recipe's")
     ] = None,
@@ -59,10 +57,7 @@ def main(
             show_default="20 on a card, else 0",
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
-    ] = None,
+    settings: SettingsOption = None,
     data: Annotated[
         Path, typer.Option(help="synthetic: noise on the device, no files; or the folder of the recipe's data.")
     ] = Path("synthetic"),

@@ -139,10 +139,10 @@ def print_drift(drift: Drift, out: Path | None, explain: bool) -> None:
 
 
 def print_text(console: Console, text: str) -> None:
-    """Print a text without breaking its lines."""
-    from viaduct.comparison.text_report import escape_unprintable
+    """Print a text without breaking its lines; a name in a dump cannot control the terminal."""
+    from viaduct.terminal import escape_controls
 
-    console.print(escape_unprintable(text), soft_wrap=True)
+    console.print(escape_controls(text, keep="\n"), soft_wrap=True)
 
 
 def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> int:

@@ -12,7 +12,7 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.terminal import show_progress
-from viaduct.verbs._grouped_help import Subcommands
+from viaduct.verbs._grouped_help import AsJson, Subcommands
 
 app = Subcommands("Build, fetch, index, check, show and measure training data.")
 Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     Reference = str
 else:
     Reference = Literal[tuple(REFERENCES)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()

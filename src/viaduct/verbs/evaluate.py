@@ -11,8 +11,8 @@ import typer
 from viaduct.file_urls import resolve_file_url
 from viaduct.verbs._latency import BATCHES, REPEATS, WARM_UP, refuse_latency_flags, refuse_scoring_flags, show_latency
 from viaduct.verbs._option_flags import Fields, with_option_flags
+from viaduct.verbs._recipe_changes import DeviceOption
 from viaduct.verbs._weights import (
-    DeviceOption,
     PrecisionOption,
     WeightsArgument,
     WeightsOptions,

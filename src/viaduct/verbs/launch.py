@@ -32,7 +32,8 @@ from viaduct.cluster.scripts import Kind
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
 from viaduct.usage import list_flag_values
-from viaduct.verbs._grouped_help import GroupedCommand, Subcommands
+from viaduct.verbs._grouped_help import AsJson, GroupedCommand, Subcommands
+from viaduct.verbs._recipe_changes import RecipeArgument
 
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
 COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
@@ -211,7 +212,7 @@ def write_scripts(
 
 @app.command("plan", short_help="Predict step time, scaling and memory; start nothing.")
 def predict_scaling(
-    recipe: Annotated[str, typer.Argument(help="Name or file of a recipe.")],
+    recipe: RecipeArgument,
     servers: Annotated[int, typer.Option(help="Number of servers.", min=1)] = 1,
     devices: Annotated[int, typer.Option(help="Devices of each server.", min=1)] = 8,
     batch: Annotated[int | None, typer.Option(help="Global batch.", show_default="the recipe's", min=1)] = None,
@@ -223,7 +224,7 @@ def predict_scaling(
         float | None, typer.Option(help="Measured step time of one device at its share of the batch.", metavar="MS")
     ] = None,
     tflops: Annotated[float, typer.Option(help="Without --step-ms: TFLOP/s that a device sustains.")] = DEFAULT_TFLOPS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict step time, scaling efficiency and memory of a recipe on a cluster; nothing is started.
 

@@ -9,6 +9,7 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.terminal import align_columns
+from viaduct.verbs._grouped_help import AsJson
 
 if TYPE_CHECKING:
     from viaduct.models.catalogue import Entry
@@ -27,7 +28,7 @@ def main(
             help="List networks of timm or torchvision that match NAME, such as 'convnext*'.", metavar="PACKAGE"
         ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the networks: parameters, multiplications, input size, the recipes that use them, and their source.
 

@@ -13,8 +13,8 @@ import typer
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import print_note
 from viaduct.verbs._option_flags import with_option_flags
+from viaduct.verbs._recipe_changes import DeviceOption
 from viaduct.verbs._weights import (
-    DeviceOption,
     PrecisionOption,
     WeightsArgument,
     WeightsOptions,

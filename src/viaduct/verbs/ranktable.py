@@ -18,7 +18,7 @@ from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
 from viaduct.cluster.rules import DEFAULT_CARD, Card, Examination, examine
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
-from viaduct.verbs._grouped_help import Subcommands
+from viaduct.verbs._grouped_help import AsJson, Subcommands
 
 app = Subcommands("Make, check, show and convert the rank tables that describe a cluster.")
 File = Annotated[Path, typer.Argument(help="A rank table, template 1 or 2.", metavar="FILE")]
@@ -71,7 +71,7 @@ def check(
     file: File,
     card: CardOption = DEFAULT_CARD,
     present: Present = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a table; print each violated rule with its place and a fix. Exit code 1: errors. 0: at most warnings."""
     examination = examine(read_bytes(file), card, present)

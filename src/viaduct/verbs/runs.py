@@ -13,7 +13,7 @@ import typer
 import typer.core
 
 from viaduct.errors import BadValue
-from viaduct.verbs._grouped_help import Subcommands
+from viaduct.verbs._grouped_help import AsJson, Subcommands
 
 if TYPE_CHECKING:
     from viaduct.runs.facts import RunFacts
@@ -44,7 +44,6 @@ Dirs = Annotated[
     list[Path] | None,
     typer.Argument(help="Runs, or folders that hold some at any depth.", show_default="runs", metavar="DIR"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Filters = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,6 +12,7 @@ from viaduct.extras import require
 from viaduct.file_urls import resolve_file_url
 from viaduct.terminal import print_note
 from viaduct.verbs._durations import parse_duration
+from viaduct.verbs._recipe_changes import DeviceOption, merge_changes, resolve_recipe
 
 if TYPE_CHECKING:
     from viaduct.recipes import LoadedRecipe
@@ -48,7 +49,7 @@ def main(
     ] = None,
     timeout: Annotated[str | None, typer.Option(help="End after this time: 90s, 30m, 2h.", metavar="TIME")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler; that of the training is --set seed=N.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    device: DeviceOption = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field in all trials.", metavar="FIELD=VALUE")
     ] = None,
@@ -95,7 +96,6 @@ def collect_settings(
 ) -> dict[str, str]:
     """Return the fields set in all trials {field: value}; classes and label shift are taken from the data."""
     from viaduct.recipes._classes import match_classes
-    from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
     flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
     changes = merge_changes(flags, settings)

@@ -11,7 +11,8 @@ import typer
 from viaduct.errors import BadValue
 from viaduct.extras import require
 from viaduct.verbs._option_flags import with_option_flags
-from viaduct.verbs._weights import DeviceOption, PrecisionOption, WeightsArgument, WeightsOptions, open_classifier
+from viaduct.verbs._recipe_changes import DeviceOption
+from viaduct.verbs._weights import PrecisionOption, WeightsArgument, WeightsOptions, open_classifier
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

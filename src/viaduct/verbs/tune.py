@@ -13,7 +13,8 @@ from viaduct.extras import require
 from viaduct.file_urls import resolve_file_url
 from viaduct.terminal import print_note
 from viaduct.verbs._durations import parse_duration
-from viaduct.verbs._grouped_help import Subcommands
+from viaduct.verbs._grouped_help import AsJson, Subcommands
+from viaduct.verbs._recipe_changes import DeviceOption, PrecisionOption, RecipeArgument, SettingsOption, merge_changes
 
 if TYPE_CHECKING:
     from viaduct.tuning.bank import BankContents
@@ -24,12 +25,12 @@ app = Subcommands("Search faster variants of a recipe's operators, and store the
 
 @app.command("run")
 def run(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (`viaduct train --list`) or your own recipe file.")],
+    recipe: RecipeArgument,
     mode: Annotated[
         str, typer.Option(help="Search method: GA, RL, RL,GA, random or exhaustive.", metavar="MODE")
     ] = "RL,GA",
     budget: Annotated[str, typer.Option(help="Time to spend: 90s, 10m, 1h.", metavar="TIME")] = "10m",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    device: DeviceOption = "auto",
     bank: Annotated[
         Path | None,
         typer.Option(help="Folder of the bank; created if missing.", show_default="TUNE_BANK_PATH, else the user's"),
@@ -38,15 +39,10 @@ def run(
         Path, typer.Option(help="Folder of data; synthetic: noise, no files.", callback=resolve_file_url)
     ] = Path("synthetic"),
     batch: Annotated[int | None, typer.Option(help="Batch size.", min=1, show_default="the recipe's")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
-    ] = None,
+    precision: PrecisionOption = None,
+    settings: SettingsOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search faster variants of a recipe's operators on this device and store them in a bank.
 
@@ -61,7 +57,6 @@ def run(
     from viaduct.recipes import load
     from viaduct.recipes._fields import override_fields
     from viaduct.training.tuned import TuneRequest, tune_recipe
-    from viaduct.verbs._recipe_changes import merge_changes
 
     loaded = load(recipe)
     fields = {"batch": ("data.global_batch", batch), "precision": ("precision.compute", precision)}
@@ -80,7 +75,7 @@ def show(
     bank: Annotated[
         Path | None, typer.Argument(help="A bank's folder or file.", show_default="TUNE_BANK_PATH, else the user's")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a bank's operators, their times without and with the choice, and whether training uses the choices."""
     from viaduct.tuning.location import locate_bank

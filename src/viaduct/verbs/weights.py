@@ -12,7 +12,7 @@ import typer
 from viaduct.errors import BadValue
 from viaduct.extras import explain_import_error
 from viaduct.terminal import print_note
-from viaduct.verbs._grouped_help import Subcommands
+from viaduct.verbs._grouped_help import AsJson, Subcommands
 
 app = Subcommands(
     "Show weights; import and export TensorFlow, MindSpore and PyTorch files, without TensorFlow or MindSpore."
@@ -35,7 +35,7 @@ def show(
     pattern: Annotated[
         str, typer.Option("--filter", help="Only names that match, such as '*/kernel'.", metavar="GLOB")
     ] = "*",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show names, shapes and types of the tensors, the step, totals, and the network that they fit."""
     from viaduct.weights.stored import open_weights

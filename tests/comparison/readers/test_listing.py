@@ -10,7 +10,7 @@ import pytest
 
 from comparison.foreign_dumps import numbers
 from viaduct.comparison.readers import read
-from viaduct.comparison.readers.listing import join_some, list_files, load_json, natural_key, resolve_inside
+from viaduct.comparison.readers.listing import join_some, list_files, load_json, make_natural_key, resolve_inside
 from viaduct.errors import BadData
 
 
@@ -67,7 +67,7 @@ def test_damaged_json_is_refused_with_its_reason(tmp_path: Path, text: str, reas
 
 def test_names_are_in_natural_order_and_huge_numbers_last() -> None:
     huge = "layer" + "9" * 5000
-    assert sorted([huge, "layer10", "layer2", "a"], key=natural_key) == ["a", "layer2", "layer10", huge]
+    assert sorted([huge, "layer10", "layer2", "a"], key=make_natural_key) == ["a", "layer2", "layer10", huge]
 
 
 def test_many_names_are_counted_and_control_characters_escaped() -> None:

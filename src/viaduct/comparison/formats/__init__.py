@@ -42,7 +42,7 @@ class Header(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        return self.element_count * _numpy_type(self).itemsize
+        return self.element_count * _choose_numpy_dtype(self).itemsize
 
 
 Members = Mapping[str, Header | str]
@@ -53,7 +53,7 @@ _PLAIN = re.compile(r"[<>|=]?([fiu])([1248])|[<>|=]?(c)(8|16)|[<>|=]?(b)(1)|[<>|
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
-def dtype_name(descr: str) -> str | None:
+def parse_dtype(descr: str) -> str | None:
     """Return float32 for <f4, bfloat16 for V2 (bfloat16 in .npy files); None for objects, strings and structures."""
     match = _PLAIN.fullmatch(descr)
     if match is None:
@@ -66,18 +66,18 @@ def dtype_name(descr: str) -> str | None:
 
 def map_array(path: Path, header: Header, base: int = 0) -> Array:
     """Return a read-only array of a file's tensor. `base`: start of the member that the header's offset refers to."""
-    start, dtype = base + header.offset, _numpy_type(header)
+    start, dtype = base + header.offset, _choose_numpy_dtype(header)
     try:
         with open(path, "rb") as file:
             file_size = os.fstat(file.fileno()).st_size
             if file_size < start + header.byte_count:
-                raise truncated_error(path, start + header.byte_count, file_size)
+                raise make_truncated_error(path, start + header.byte_count, file_size)
             if not header.element_count:
                 return shape_array(np.empty(0, dtype), header)
             data = _read_or_map(file, start, header.byte_count)
             return shape_array(np.frombuffer(data, dtype, header.element_count), header)
     except OSError as error:
-        raise unreadable_error(path, error) from None
+        raise make_unreadable_error(path, error) from None
 
 
 def _read_or_map(file: Any, start: int, size: int) -> memoryview | bytes:
@@ -91,7 +91,7 @@ def _read_or_map(file: Any, start: int, size: int) -> memoryview | bytes:
 
 def from_bytes(data: bytes, header: Header) -> Array:
     """Return the tensor of an unpacked member (header and tensor)."""
-    return shape_array(np.frombuffer(data, _numpy_type(header), header.element_count, header.offset), header)
+    return shape_array(np.frombuffer(data, _choose_numpy_dtype(header), header.element_count, header.offset), header)
 
 
 def shape_array(flat: Array, header: Header) -> Array:
@@ -101,7 +101,7 @@ def shape_array(flat: Array, header: Header) -> Array:
     return array
 
 
-def _numpy_type(header: Header) -> np.dtype[Any]:
+def _choose_numpy_dtype(header: Header) -> np.dtype[Any]:
     """Return the array's dtype: the file's dtype, or uint16 for bfloat16."""
     return np.dtype(header.descr.replace("V2", "u2").replace("|u2", "<u2"))
 
@@ -118,7 +118,7 @@ def read_file_stamp(path: Path) -> FileStamp:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise unreadable_error(path, error) from None
+        raise make_unreadable_error(path, error) from None
     if not stat.S_ISREG(status.st_mode):
         raise BadData(f"{path.name} is not a regular file.")
     return FileStamp(status.st_size, status.st_mtime_ns)
@@ -130,9 +130,9 @@ def widen_bfloat16(bits: Array) -> Array:
     return widened
 
 
-def truncated_error(path: Path, needed: int, file_size: int) -> BadData:
+def make_truncated_error(path: Path, needed: int, file_size: int) -> BadData:
     return BadData(f"{path.name} is cut short: by its header it has {needed:,} bytes, but the file has {file_size:,}.")
 
 
-def unreadable_error(path: Path, error: OSError) -> BadData:
+def make_unreadable_error(path: Path, error: OSError) -> BadData:
     return BadData(f"{path.name} cannot be read: {error.strerror or error}.")

@@ -13,7 +13,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import Header, Members, dtype_name, map_array, truncated_error, unreadable_error
+from viaduct.comparison.formats import (
+    Header,
+    Members,
+    make_truncated_error,
+    make_unreadable_error,
+    map_array,
+    parse_dtype,
+)
 from viaduct.comparison.records import Array
 from viaduct.errors import BadData
 
@@ -47,10 +54,10 @@ def read_header(path: str | Path) -> Header:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise unreadable_error(Path(path), error) from None
+        raise make_unreadable_error(Path(path), error) from None
     header = parse_header(start, Path(path))
     if file_size < header.offset + header.byte_count:
-        raise truncated_error(Path(path), header.offset + header.byte_count, file_size)
+        raise make_truncated_error(Path(path), header.offset + header.byte_count, file_size)
     return header
 
 
@@ -70,7 +77,7 @@ def find_data_offset(start: bytes, path: Path) -> int:
 def parse_header(start: bytes, path: Path) -> Header:
     end = find_data_offset(start, path)
     if len(start) < end:
-        raise truncated_error(path, end, len(start))
+        raise make_truncated_error(path, end, len(start))
     text = start[10 if start[6] == 1 else 12 : end].decode("latin-1")
     if match := _USUAL.fullmatch(text):
         descr, fortran, dims = match.groups()
@@ -91,7 +98,7 @@ def _parse_literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
 
 
 def _make_header(descr: object, fortran: bool, shape: tuple[int, ...], end: int, path: Path) -> Header:
-    name = dtype_name(descr) if isinstance(descr, str) else None
+    name = parse_dtype(descr) if isinstance(descr, str) else None
     if isinstance(descr, str) and descr.lstrip("|<>=") == "O":
         raise BadData(
             f"{path.name} holds Python objects, which are not unpickled.",

@@ -18,11 +18,11 @@ from viaduct.comparison.formats import (
     Header,
     Members,
     from_bytes,
+    make_truncated_error,
+    make_unreadable_error,
     map_array,
     npy,
     read_file_stamp,
-    truncated_error,
-    unreadable_error,
 )
 from viaduct.comparison.records import Array
 from viaduct.errors import BadData, ViaductError
@@ -48,7 +48,7 @@ def open_array(path: Path, member: str = "") -> Array:
         raise BadData(f"{path.name} has no member {member!r}.")
     if info.compress_type == zipfile.ZIP_STORED:
         header = _read_header(path, info)
-        return map_array(path, header, data_offset(path, info))
+        return map_array(path, header, locate_member(path, info))
     if info.file_size > max(MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO * info.compress_size):
         raise BadData(
             f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unpack to {info.file_size:,}.",
@@ -91,14 +91,14 @@ def _read_header(path: Path, info: zipfile.ZipInfo) -> Header:
         raise BadData(f"{label} is not a .npy file.")
     header = npy.parse_header(_read_beginning(path, info), label)
     if info.file_size < header.offset + header.byte_count:
-        raise truncated_error(label, header.offset + header.byte_count, info.file_size)
+        raise make_truncated_error(label, header.offset + header.byte_count, info.file_size)
     return header
 
 
 def _read_beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type == zipfile.ZIP_STORED:
         with open(path, "rb") as file:
-            file.seek(data_offset(path, info))
+            file.seek(locate_member(path, info))
             start = file.read(min(npy.FIRST_BYTES, info.file_size))
             return start + file.read(max(0, npy.find_data_offset(start, path) - len(start)))
     return unpack_member(path, info, npy.MAX_HEADER_BYTES)
@@ -111,7 +111,7 @@ def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) ->
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
     needed, size = info.header_offset + info.compress_size, read_file_stamp(path).size
     if needed > size:  # zipfile would allocate that much
-        raise truncated_error(path, needed, size)
+        raise make_truncated_error(path, needed, size)
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
             return member.read(info.file_size if most is None else most)
@@ -119,7 +119,7 @@ def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) ->
         raise BadData(f"{path.name}[{info.filename}] cannot be unpacked: {error}.") from None
 
 
-def data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+def locate_member(path: Path, info: zipfile.ZipInfo) -> int:
     """Return the offset of a stored member's data, from its local header."""
     try:
         with open(path, "rb") as file:
@@ -127,11 +127,11 @@ def data_offset(path: Path, info: zipfile.ZipInfo) -> int:
             local = file.read(30)
             file_size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise unreadable_error(path, error) from None
+        raise make_unreadable_error(path, error) from None
     if len(local) < 30 or local[:4] != b"PK\x03\x04" or info.flag_bits & 1:
         raise BadData(f"{path.name}[{info.filename}]: its local header in the archive is damaged or encrypted.")
     name_length, extra_length = struct.unpack("<HH", local[26:30])
     start = int(info.header_offset) + 30 + int(name_length) + int(extra_length)
     if start + info.file_size > file_size:
-        raise truncated_error(path, start + info.file_size, file_size)
+        raise make_truncated_error(path, start + info.file_size, file_size)
     return start

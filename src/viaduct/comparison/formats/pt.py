@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.formats import Header, Members, dtype_name, map_array, read_file_stamp, unreadable_error
-from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_member
+from viaduct.comparison.formats import Header, Members, make_unreadable_error, map_array, parse_dtype, read_file_stamp
+from viaduct.comparison.formats.npz import locate_member, read_archive, unpack_member
 from viaduct.comparison.records import Array
 from viaduct.errors import BadData, ViaductError
 
@@ -70,7 +70,7 @@ def read_headers(path: Path) -> Members:
     except Unusual:
         array, dtype = _load_through_torch(path)
         return {"": Header(dtype, array.shape, array.dtype.str, 0)}
-    return {"": Header(dtype_name(tensor.storage.descr) or "", tensor.shape, tensor.storage.descr, 0)}
+    return {"": Header(parse_dtype(tensor.storage.descr) or "", tensor.shape, tensor.storage.descr, 0)}
 
 
 def open_array(path: Path, member: str = "") -> Array:
@@ -90,7 +90,7 @@ def _describe_tensor(path: Path) -> Tensor:
             if file.read(4) != b"PK\x03\x04":
                 raise Unusual("not a zip archive")
     except OSError as error:
-        raise unreadable_error(path, error) from None
+        raise make_unreadable_error(path, error) from None
     infos = read_archive(path)
     pickled = next((info for name, info in infos.items() if name.endswith("/data.pkl")), None)
     order = next((info for name, info in infos.items() if name.endswith("/byteorder")), None)
@@ -130,7 +130,7 @@ def _map_storage(path: Path, storage: Storage) -> Array:
         raise Unusual("missing or compressed")
     if info.file_size < header.byte_count:
         raise BadData(f"{path.name} is cut short: it has {info.file_size:,} of {header.byte_count:,} bytes.")
-    return map_array(path, header, data_offset(path, info))
+    return map_array(path, header, locate_member(path, info))
 
 
 def _apply_strides(flat: Array, tensor: Tensor, path: Path) -> Array:

@@ -15,11 +15,11 @@ from viaduct.comparison.formats import (
     FileStamp,
     Header,
     Members,
-    dtype_name,
+    make_truncated_error,
+    make_unreadable_error,
     map_array,
+    parse_dtype,
     read_file_stamp,
-    truncated_error,
-    unreadable_error,
 )
 from viaduct.comparison.records import Array
 from viaduct.errors import BadData
@@ -58,10 +58,10 @@ def _read_entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
             if size < 8 or length > MAX_HEADER_BYTES:
                 raise BadData(f"{path.name} is not a .safetensors file: {size:,} bytes, a header of {length:,}.")
             if size < 8 + length:
-                raise truncated_error(path, 8 + length, size)
+                raise make_truncated_error(path, 8 + length, size)
             entries = json.loads(file.read(length))
     except OSError as error:
-        raise unreadable_error(path, error) from None
+        raise make_unreadable_error(path, error) from None
     except (ValueError, RecursionError):
         raise BadData(f"{path.name}: its .safetensors header is not JSON.") from None
     if not isinstance(entries, dict):
@@ -80,9 +80,9 @@ def _read_header(label: str, entry: Any, start: int, size: int) -> Header | str:
         return f"{label}: its entry in the header is damaged: {str(entry)[:80]}."
     if not isinstance(dtype, str) or dtype not in DTYPES:
         return f"{label} is of the type {str(dtype)[:20]!r}, which cannot be compared."
-    header = Header(dtype_name(DTYPES[dtype]) or "", tuple(shape), DTYPES[dtype], start + begin)
+    header = Header(parse_dtype(DTYPES[dtype]) or "", tuple(shape), DTYPES[dtype], start + begin)
     if end - begin != header.byte_count or math.prod(shape) >= 1 << 62:
         return f"{label}: {end - begin:,} bytes for {dtype} of the shape {shape}, which needs {header.byte_count:,}."
     if start + end > size:
-        return str(truncated_error(Path(label), start + end, size))
+        return str(make_truncated_error(Path(label), start + end, size))
     return header

@@ -15,7 +15,7 @@ from typing import get_args
 from viaduct.comparison.formats import Header, Members
 from viaduct.comparison.index import INDEX_FILE, read_index
 from viaduct.comparison.readers import viaduct_dump
-from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
+from viaduct.comparison.readers.listing import find_unread, join_some, list_files, make_natural_key
 from viaduct.comparison.records import Role, StoredDump, StoredTensor
 from viaduct.comparison.storage import SUFFIXES, read_headers
 from viaduct.errors import BadData, ViaductError
@@ -128,6 +128,6 @@ def _make_refused(name: str, why: str) -> StoredTensor:
 
 def _sort_naturally(tensors: list[StoredTensor]) -> list[StoredTensor]:
     """Return the tensors in natural order of their names, since the order of execution is unknown."""
-    order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural_key))}
+    order = {op: index for index, op in enumerate(sorted({tensor.op for tensor in tensors}, key=make_natural_key))}
     tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, order[tensor.op], tensor.parameter))
     return [replace(tensor, order=order[tensor.op]) for tensor in tensors]

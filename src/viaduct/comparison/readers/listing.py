@@ -39,7 +39,7 @@ class Listing:
     @property
     def files(self) -> Iterator[str]:
         """Yield the paths relative to the root, in natural order."""
-        for folder in sorted(self.folders, key=natural_key):
+        for folder in sorted(self.folders, key=make_natural_key):
             yield from (f"{folder}/{name}" if folder else name for name in self.folders[folder])
 
 
@@ -82,13 +82,13 @@ def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> No
         elif not entry.is_dir():
             listing.special[f"{folder}/{entry.name}".lstrip("/")] = explain_special(entry)
     if files:
-        listing.folders[folder] = sorted(files, key=natural_key)
+        listing.folders[folder] = sorted(files, key=make_natural_key)
     if sum(map(len, listing.folders.values())) > MAX_FILES:
         raise _TooMany
     if folders and depth == 0:
         listing.notes.append(f"folders below {folder} are nested more than {MAX_DEPTH} deep and were not examined")
         return
-    for name in sorted(folders, key=natural_key):
+    for name in sorted(folders, key=make_natural_key):
         _add_folder(listing, real_root, f"{folder}/{name}" if folder else name, depth - 1)
 
 
@@ -147,12 +147,12 @@ def read_header_of(tensor: StoredTensor) -> StoredTensor:
     return replace(tensor, dtype=dtype, shape=shape)
 
 
-def natural_key(name: str) -> list[tuple[int, str]]:
+def make_natural_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key that puts layer2 before layer10."""
-    return [_digits_key(part) if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
+    return [_make_digits_key(part) if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
 
 
-def _digits_key(digits: str) -> tuple[int, str]:
+def _make_digits_key(digits: str) -> tuple[int, str]:
     """Return a sort key by number; numbers of 300 digits or more, which int() may refuse, come last."""
     return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 

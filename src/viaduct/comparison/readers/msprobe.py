@@ -272,7 +272,7 @@ def _find_edges(reader: DumpReader, parents: Mapping[str, str]) -> dict[str, dic
     producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
     for tensor in reader.tensors:
-        fingerprint = _fingerprint(tensor)
+        fingerprint = _make_fingerprint(tensor)
         if fingerprint is None or tensor.role not in ("input", "output"):
             continue
         if tensor.role == "output":
@@ -285,7 +285,7 @@ def _find_edges(reader: DumpReader, parents: Mapping[str, str]) -> dict[str, dic
     return edges
 
 
-def _fingerprint(tensor: StoredTensor) -> tuple[Any, ...] | None:
+def _make_fingerprint(tensor: StoredTensor) -> tuple[Any, ...] | None:
     """Return shape and statistics; None if they are incomplete or not finite, or if all values are equal."""
     values = tensor.statistics
     if not values or len(values) < 4 or values["max"] == values["min"] or not all(map(math.isfinite, values.values())):

@@ -25,7 +25,7 @@ from viaduct.comparison.readers.listing import (
     join_some,
     list_files,
     list_refused_tensors,
-    natural_key,
+    make_natural_key,
     read_header_of,
     resolve_inside,
 )
@@ -287,7 +287,7 @@ def _make_tensors(files: list[DumpFile], notes: list[str]) -> list[StoredTensor]
         by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
         distinct = {file.call for file in members}
-        calls_by_time = sorted(distinct, key=lambda call: (call.time, call.task, natural_key(call.op)))
+        calls_by_time = sorted(distinct, key=lambda call: (call.time, call.task, make_natural_key(call.op)))
         order = {call: number for number, call in enumerate(calls_by_time)}
         calls = _number_calls(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))

@@ -16,7 +16,7 @@ from viaduct.comparison.readers.listing import (
     join_some,
     list_files,
     list_refused_tensors,
-    natural_key,
+    make_natural_key,
     read_header_of,
 )
 from viaduct.comparison.records import StoredDump, StoredTensor
@@ -49,7 +49,7 @@ def read(path: Path) -> StoredDump:
         if key in newest:
             older.append(min(dated_file, newest[key])[1])
         newest[key] = max(dated_file, newest.get(key, dated_file))
-    order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
+    order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=make_natural_key))}
     tensors = [
         read_header_of(StoredTensor(op, index=index, order=order[op], path=listing.root / name))
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
