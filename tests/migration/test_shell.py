@@ -130,7 +130,7 @@ def test_a_value_that_mentions_the_gpu_is_never_passed_over(text: str, named: st
     (message,) = list_messages(text, "manual")
     assert message.startswith(f"{named} mentions ")
     (message,) = list_messages(text, "manual", to="any")
-    assert message.startswith(f"{named} names ")
+    assert message.startswith(f"{named} is valid on CUDA only")
 
 
 def test_what_has_no_counterpart_is_reported() -> None:

@@ -28,7 +28,7 @@ from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import is_rule_wanted, rules_by_name
-from viaduct.migration.shell import CUDA_IN_VALUE, NCCL_IN_VALUE
+from viaduct.migration.shell import CUDA_IN_VALUE, NCCL_IN_VALUE, describe_mention
 from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
@@ -149,21 +149,9 @@ class SettingsMigration:
             self.report("torch.visible_devices", "manual", at, line, (variables, variables_zh), "medium")
 
     def report_mention(self, rule: str, at: tuple[int, int], line: str, text: str, old: str) -> None:
-        """Report that `text`, a key with its value or a line, mentions cuda or nccl (`old`)."""
-        if self.options.to == "any":
-            messages = (
-                f"{text} is valid on CUDA only: leave it out, or let each machine have its own value",
-                f"{text} 仅适用于 CUDA:请删去,或按机器分别设置",
-            )
-            self.report(rule, "manual", at, line, messages, "high")
-            return
-        card = CARDS[self.options.to]
-        new = card.backend if old == "nccl" else card.device
-        messages = (
-            f"{text} in this configuration mentions {old}: if that means the card, write {new}",
-            f"配置中的 {text} 提到 {old}:若指加速卡,请改为 {new}",
-        )
-        self.report(rule, "manual", at, line, messages, "medium")
+        """Report that `text`, a key with its value or a line, contains `old`: cuda or nccl."""
+        risk: Risk = "high" if self.options.to == "any" else "medium"
+        self.report(rule, "manual", at, line, describe_mention(text, old, self.options), risk)
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
         """Return the new text of a value, or "" if it stays; add its finding.

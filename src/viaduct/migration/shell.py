@@ -29,7 +29,7 @@ from viaduct.cards.environment import (
     explain_refused_devices,
     is_valid_device_list,
 )
-from viaduct.cards.limits import Risk
+from viaduct.cards.limits import Bilingual, Risk
 from viaduct.migration.device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
 from viaduct.migration.engine import leave_undecodable
 from viaduct.migration.findings import Finding, Status
@@ -200,17 +200,13 @@ class ShellMigration:
                 for card in target_cards(self.options):
                     self.report("nccl_variables", "advice", word, describe_cuda_variable(name, card), "low")
             elif is_device_name(name) and CUDA_IN_VALUE.search(value):
-                self.report_mention("device_argparse", word, "cuda", self.card.device)
+                self.report_mention("device_argparse", word, "cuda")
             elif "backend" in name.lower() and NCCL_IN_VALUE.search(value):
-                self.report_mention("backend", word, "nccl", self.card.backend)
+                self.report_mention("backend", word, "nccl")
 
-    def report_mention(self, rule: str, word: Word, old: str, new: str) -> None:
+    def report_mention(self, rule: str, word: Word, old: str) -> None:
         """Report a variable or an option for a device or a backend whose value contains `old`: cuda or nccl."""
-        messages = (
-            f"{word.plain} mentions {old}: if that means the card, write {new}",
-            f"{word.plain} 提到 {old}:若指加速卡,请改为 {new}",
-        )
-        self.report(rule, "manual", word, messages, "medium")
+        self.report(rule, "manual", word, describe_mention(word.plain, old, self.options), "medium")
 
     def report_nccl_variable(self, word: Word, name: str) -> None:
         self.report("nccl_variables", "manual", word, describe_nccl_variable(name, self.card), "medium")
@@ -230,9 +226,9 @@ class ShellMigration:
                 is_declared = name in self.project.backend_options
                 self.change_option("backend", is_declared, value, "nccl", self.card.backend, match[1])
             elif (name in self.project.device_options or is_device_name(name)) and CUDA_IN_VALUE.search(value.plain):
-                self.report_mention("device_argparse", option, "cuda", self.card.device)
+                self.report_mention("device_argparse", option, "cuda")
             elif (name in self.project.backend_options or "backend" in name) and NCCL_IN_VALUE.search(value.plain):
-                self.report_mention("backend", option, "nccl", self.card.backend)
+                self.report_mention("backend", option, "nccl")
 
     def change_option(self, rule: str, is_declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Change the value of an option; only report it if no script declares the option for a device or backend."""
@@ -302,6 +298,17 @@ class ShellMigration:
         for finding in unique.values():
             after = new[finding.line - 1] if finding.status == "changed" else ""
             yield replace(finding, before=old[finding.line - 1], after=after)
+
+
+def describe_mention(text: str, old: str, options: Options) -> Bilingual:
+    """Return the message about a text that sets a device or a backend and contains `old`: cuda or nccl."""
+    if options.to == "any":
+        return (
+            f"{text} is valid on CUDA only: leave it out, or let each machine have its own value",
+            f"{text} 仅适用于 CUDA:请删去,或按机器分别设置",
+        )
+    new = CARDS[options.to].backend if old == "nccl" else CARDS[options.to].device
+    return f"{text} mentions {old}: if that means the card, write {new}", f"{text} 提到 {old}:若指加速卡,请改为 {new}"
 
 
 def find_assignments(command: list[Word]) -> Iterator[tuple[Word, str]]:

@@ -55,14 +55,6 @@ class AnyShellMigration(ShellMigration):
         self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
         self.report("visible_devices", "changed", word, EVERY_CARD_IS_SET, "low")
 
-    def report_mention(self, rule: str, word: Word, old: str, new: str) -> None:
-        """Report a variable or an option whose value names CUDA or NCCL on every machine."""
-        messages = (
-            f"{word.plain} names {old} on every machine: remove it where the default is right",
-            f"{word.plain} 在任何机器上都指定 {old}:若默认值可用,请去掉",
-        )
-        self.report(rule, "manual", word, messages, "medium")
-
     def report_nccl_variable(self, word: Word, name: str) -> None:
         self.report("nccl_variables", "advice", word, describe_nccl_variable_for_all(name), "low")
 
