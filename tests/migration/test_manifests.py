@@ -55,6 +55,14 @@ def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
     assert list_findings(project(tmp_path, files)) == []
 
 
+def test_packages_on_continued_lines_of_a_dockerfile_are_found(tmp_path: Path) -> None:
+    text = (
+        "FROM python:3.11\nRUN pip install --no-cache-dir \\\n    numpy \\\n    flash-attn==2.5 && \\\n    echo cupy\n"
+    )
+    found = list_findings(project(tmp_path, {"Dockerfile": text}))
+    assert [finding[:2] for finding in found] == [("Dockerfile", 4)]
+
+
 def test_commands_and_variables_of_a_dockerfile_that_name_cuda_are_not_passed_over(tmp_path: Path) -> None:
     text = 'FROM python:3.11\nENV CUDA_VISIBLE_DEVICES=0\nCMD ["python", "train.py", "--device", "cuda:0"]\n'
     for to in ("npu", "any"):

@@ -80,13 +80,16 @@ def find_setup_cfg_packages(lines: list[str]) -> Iterator[PackageLine]:
 
 
 def find_dockerfile_packages(lines: list[str]) -> Iterator[PackageLine]:
-    """Yield the packages that a Dockerfile installs with pip or conda."""
+    """Yield the packages that a Dockerfile installs with pip or conda, also on continued lines."""
+    is_continued = False
     for number, line in enumerate(lines, 1):
         match = INSTALL_COMMAND.search(line)
-        for part in match.group(1).split() if match else []:
+        arguments, operator, _ = (match.group(1) if match else line if is_continued else "").partition("&&")
+        for part in arguments.split():
             name = PACKAGE_LINE.match(part.strip("\"'"))
             if name:
                 yield number, name.group(1)
+        is_continued = (match is not None or is_continued) and not operator and line.rstrip().endswith("\\")
 
 
 PACKAGE_READERS: dict[str, Callable[[list[str]], Iterator[PackageLine]]] = {
