@@ -52,7 +52,7 @@ def test_every_verb_has_its_file_and_its_line_of_help() -> None:
         assert python("-m", "viaduct", verb, "--help").returncode == 0
 
 
-def test_an_unknown_verb_is_answered_with_the_closest() -> None:
+def test_an_unknown_verb_is_refused_with_the_closest() -> None:
     answer = python("-m", "viaduct", "trian")
     assert answer.returncode == 2
     assert "train" in answer.stderr

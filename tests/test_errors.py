@@ -12,11 +12,11 @@ def test_a_message_has_its_hints_on_indented_lines() -> None:
 
 
 @pytest.mark.parametrize(("name", "closest"), [("resnet5O", "resnet50"), ("RESNET50", "resnet50"), ("a-b", "a_b")])
-def test_a_name_with_mistaken_characters_is_answered_with_the_right_one(name: str, closest: str) -> None:
+def test_a_name_with_mistaken_characters_is_refused_with_the_right_one(name: str, closest: str) -> None:
     assert f"Closest is {closest!r}." in str(UnknownName("model", name, ["resnet50", "a_b", "vgg16"]))
 
 
-def test_a_name_like_no_other_is_answered_with_all() -> None:
+def test_a_name_like_no_other_is_refused_with_all_names() -> None:
     assert "There are: cpu, cuda." in str(UnknownName("device", "toaster", ["cpu", "cuda"]))
 
 
@@ -28,7 +28,7 @@ def test_lookalikes_are_folded_and_other_characters_are_not() -> None:
 @pytest.mark.parametrize(
     "text", ["CUDA out of memory.", "DefaultCPUAllocator: can't allocate memory", "not enough memory"]
 )
-def test_each_devices_words_for_lack_of_memory_are_known(text: str) -> None:
+def test_each_devices_message_about_lack_of_memory_is_recognised(text: str) -> None:
     assert is_out_of_memory(RuntimeError(text))
     assert is_out_of_memory(MemoryError())
 
@@ -37,5 +37,5 @@ def test_another_error_is_no_lack_of_memory() -> None:
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
-def test_a_lost_rank_asks_for_another_try() -> None:
+def test_a_lost_rank_exits_with_the_code_of_a_temporary_failure() -> None:
     assert (LostRank.exit_code, ViaductError.exit_code) == (75, 2)

@@ -176,7 +176,7 @@ def test_tensorflow_is_not_promised_to_a_python_that_has_none(monkeypatch: pytes
     assert install_line("tensorflow").startswith("TensorFlow 2.15 needs Python 3.11 or older")
 
 
-def test_the_package_is_found_where_it_lies() -> None:
+def test_the_folder_of_the_package_is_known() -> None:
     from viaduct import extras
 
     assert Path(viaduct.__file__).parent == extras.VIADUCT

@@ -68,7 +68,7 @@ FULL = Tree("oak", [Leaf("x"), Leaf("y", "b", 0.5)], (1, 2), Leaf("z"), {"rings"
         ({"title": "oak", "is_green": 1}, "is_green is 1; it must be true or false"),
     ],
 )
-def test_the_first_wrong_field_is_named_with_its_place(record: object, message: str) -> None:
+def test_the_first_wrong_field_is_named_with_its_path(record: object, message: str) -> None:
     with pytest.raises(Damaged, match=message):
         decode_record(Tree, record)
 

@@ -29,7 +29,7 @@ def no_output_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("viaduct.path_errors.is_users_file", lambda name: False)
 
 
-def test_a_path_that_nobody_gave_is_a_bug_of_ours(tmp_path: Path) -> None:
+def test_a_path_that_is_not_on_the_command_line_is_a_bug_of_ours(tmp_path: Path) -> None:
     assert explain("/usr/lib/x", errno.EACCES, "train", "--run", str(tmp_path)) is None
     assert explain_os_error(KeyError("x"), ["train", "x"]) is None
     assert explain_os_error(OSError(errno.EINVAL, "Invalid argument"), ["train", "/"]) is None
@@ -144,7 +144,7 @@ def test_a_rank_other_than_the_first_says_which_it_is(tmp_path: Path, monkeypatc
         raise error_for("/usr/lib/x", errno.EACCES)
 
 
-def test_the_other_ranks_hear_of_what_only_the_first_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_first_rank_alone_reaches_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[Any] = []
     monkeypatch.setattr("sys.argv", ["viaduct", "train", "--run", str(tmp_path)])
     monkeypatch.setattr(Group, "broadcast_value", lambda self, value: heard.append(value))

@@ -123,7 +123,7 @@ def test_no_repository_and_a_bare_one_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["fifo", "text", "empty", "dangling", "elsewhere", "damaged", "split", "sparse"])
-def test_what_cannot_be_known_is_not_taken_for_saved(tmp_path: Path, what: str) -> None:
+def test_what_cannot_be_read_is_not_taken_for_saved(tmp_path: Path, what: str) -> None:
     make_files(tmp_path, "a.py", "b/c.py")
     commit_all(tmp_path)
     path = tmp_path / ".git"

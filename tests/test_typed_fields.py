@@ -68,7 +68,7 @@ def test_a_number_that_is_not_finite_is_called_so() -> None:
         recipes.AdamW(betas=(0.9,))  # type: ignore[arg-type]
 
 
-def test_a_list_becomes_the_tuple_that_it_stands_for() -> None:
+def test_a_list_becomes_a_tuple() -> None:
     assert recipes.AdamW(betas=[0.8, 0.9]).betas == (0.8, 0.9)  # type: ignore[arg-type]
 
 

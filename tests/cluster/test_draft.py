@@ -22,7 +22,7 @@ def test_keys_that_tools_add_are_no_fault() -> None:
     assert list_findings(json.dumps(edit(table_1(), added))) == set()
 
 
-def test_a_key_misspelt_is_answered_with_the_right_one() -> None:
+def test_a_misspelt_key_is_reported_with_the_right_one() -> None:
     changes = {"server_list[0].device[0].device_Id": "0", "server_list[0].device[0].device_id": ...}
     unknown = examine(json.dumps(edit(table_1(1), changes))).warnings[0]
     assert (unknown.rule, unknown.fix) == ("unknown-key", "Is it 'device_id'?")

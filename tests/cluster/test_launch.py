@@ -137,7 +137,7 @@ def test_this_machine_is_found_in_the_table_by_its_address() -> None:
     assert share.shared["GLOO_SOCKET_IFNAME"] == "lo"
 
 
-def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
+def test_a_machine_that_is_not_in_the_table_gets_both_lists() -> None:
     with pytest.raises(BadValue, match="not in the rank table") as caught:
         share_from_table(make_rank_table(["10.255.255.1", "10.255.255.2"]))
     assert "10.255.255.1, 10.255.255.2" in str(caught.value)
@@ -174,7 +174,7 @@ def test_several_machines_need_a_rendezvous() -> None:
         share_from_nodes(2, 1, "127.0.0.1:29500", node=2)
 
 
-def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
+def test_a_rendezvous_that_no_machine_serves_is_given_up_in_time() -> None:
     share = share_from_table(make_rank_table(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=find_free_port())
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
@@ -561,7 +561,7 @@ def test_ranks_of_one_machine_are_not_reached_from_another(tmp_path: Path) -> No
         assert listening(agent.pid) == {"127.0.0.1"}
 
 
-def test_a_job_listens_where_its_machines_meet_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_job_listens_at_the_address_of_its_rendezvous_only(tmp_path: Path) -> None:
     head = ("launch", "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.3:{find_free_port()}", "--")
     argv = ("python", script(tmp_path, WAIT_TOGETHER), str(tmp_path))
     with start_viaduct(*head, *argv) as first, start_viaduct(*head, *argv) as second:

@@ -161,7 +161,7 @@ def test_a_name_that_resolves_to_loopback_is_met_at_the_network_address(monkeypa
     assert links.find_reachable_address("node-3") == "127.0.1.1"
 
 
-def test_a_name_that_nobody_knows_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_name_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 

@@ -153,7 +153,7 @@ def test_the_script_for_two_really_starts_two_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_a_cluster_without_a_table_asks_where_to_meet(tmp_path: Path) -> None:
+def test_a_cluster_without_a_table_needs_a_rendezvous(tmp_path: Path) -> None:
     folder = write_scripts(tmp_path, kind="cpu", nodes=2)
     environment = {name: value for name, value in os.environ.items() if name != "RDZV"}
     answer = subprocess.run([folder / "run_cluster.sh"], env=environment, capture_output=True, text=True)

@@ -24,7 +24,7 @@ def small() -> AmoebaNet:
     return AmoebaNet(10, cells=3, filters=16, stem_filters=8, image=67)
 
 
-def test_norms_that_ask_other_ranks_are_left_alone() -> None:
+def test_norms_that_communicate_with_other_ranks_are_left_alone() -> None:
     network = nn.SyncBatchNorm.convert_sync_batchnorm(small())
     assert fuse(network, torch.float32) == 0
     assert "forward" not in vars(network)

@@ -7,7 +7,7 @@ import pytest
 from viaduct.reporting import BarChart
 
 
-def test_the_longest_bar_fills_its_place_and_shares_add_up():
+def test_the_longest_bar_has_full_length_and_shares_add_up():
     bars = BarChart("b", ["equal", "1"], [30, 10]).drawing()
     assert [(bar.length, bar.count, bar.share) for bar in bars] == [
         (1.0, "30", "75.0\xa0%"),

@@ -31,13 +31,13 @@ def colour(name: str, theme: int) -> str:
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["ink", "soft", "accent", "good", "bad", "warn", "new", "muted"])
 @pytest.mark.parametrize("ground", ["ground", "surface"])
-def test_text_stands_out_from_its_ground(name, ground, theme):
+def test_text_has_enough_contrast(name, ground, theme):
     assert contrast(colour(name, theme), colour(ground, theme)) >= 4.5
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("name", LINES)
-def test_lines_stand_out_from_the_chart(name, theme):
+def test_lines_have_enough_contrast(name, theme):
     assert contrast(colour(name, theme), colour("surface", theme)) >= 3
 
 

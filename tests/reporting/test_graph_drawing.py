@@ -29,7 +29,7 @@ def boxes(drawing) -> dict[str, tuple[float, float]]:
     return {box.node.name: (box.x, box.y) for box in drawing.boxes}
 
 
-def test_what_feeds_a_node_stands_above_it():
+def test_producers_are_above_their_consumers():
     positions = boxes(laid_out("abcd", "ab", "bc", "ad", "dc"))
     for source, target in ("ab", "bc", "ad", "dc"):
         assert positions[source][1] < positions[target][1]

@@ -29,6 +29,6 @@ def test_nothing_counted_is_reported():
     assert "nothing counted" in html
 
 
-def test_a_histogram_and_bars_may_stand_side_by_side():
+def test_a_histogram_and_bars_may_be_side_by_side():
     section = Section("s", "", [HistogramPair("h", 0, 1, [1], [1]), BarChart("b", ["x"], [1])])
     assert len(section.groups) == 1

@@ -9,7 +9,7 @@ from viaduct.reporting import ImageSheet, Link, Page, Section, render_page
 SHEET = ImageSheet("images/step-1.png", "Input <images>", 128, 96, [Link("step 0", "images/step-0.png")])
 
 
-def test_a_served_page_may_ask_where_it_came_from_and_nobody_else() -> None:
+def test_a_served_page_may_request_its_own_server_only() -> None:
     html = render_page(Page("live", sections=[Section("Images", "", [SHEET])], version="v1"))
     assert "img-src data: 'self'; connect-src 'self';" in html
     assert 'data-version="v1"' in html
@@ -17,7 +17,7 @@ def test_a_served_page_may_ask_where_it_came_from_and_nobody_else() -> None:
     assert 'href="images/step-0.png"' in html
 
 
-def test_a_page_that_is_a_file_asks_nobody() -> None:
+def test_a_page_that_is_a_file_requests_nothing() -> None:
     html = render_page(Page("report"))
     assert "'self'" not in html
     assert "data-version" not in html

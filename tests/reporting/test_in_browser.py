@@ -88,7 +88,7 @@ def test_numbers_sort_as_numbers_with_the_missing_last_both_ways(column_after):
     assert column_after(3, *values) == ["10", "–", "9", "100"]
 
 
-def test_words_sort_as_people_count_them(column_after):
+def test_texts_sort_by_the_numbers_in_them(column_after):
     assert column_after(1, "layer10", "layer9", "Layer1") == ["Layer1", "layer9", "layer10"]
 
 

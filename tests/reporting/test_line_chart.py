@@ -173,7 +173,7 @@ def test_more_series_than_colours_are_distinguished_by_dashes():
     assert len({(line.colour, line.dashed) for line in drawing.lines}) == 12
 
 
-def test_somebody_who_cannot_see_the_chart_hears_its_numbers():
+def test_screen_readers_get_the_numbers_of_the_chart():
     assert "training: 3 points from 0.5 to 2, last 0.5" in html_of(Series("training", [1, 2, 3], [2, 1, 0.5]))
 
 

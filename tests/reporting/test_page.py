@@ -45,7 +45,7 @@ def test_a_page_names_no_address_outside_itself():
             assert value.startswith(("data:", "#")), f"{name}={value[:60]}"
 
 
-def test_the_browser_is_told_to_fetch_nothing():
+def test_the_content_security_policy_forbids_requests():
     policies = [a["content"] for _, a in Elements(render_page(Page("x"))).tags if "http-equiv" in a]
     assert "default-src 'none'" in policies[0]
 
@@ -87,7 +87,7 @@ def test_a_verdict_is_reported_with_a_message_and_not_only_in_colour():
     assert 'aria-label="as hoped">✓' in html
 
 
-def test_a_tile_nobody_can_judge_has_no_verdict():
+def test_a_tile_without_a_judgement_has_no_verdict():
     assert 'class="verdict"' not in render_page(Page("x", tiles=[Tile("time", "6 min")]))
 
 

@@ -85,7 +85,7 @@ def test_more_spans_than_one_can_see_are_not_drawn():
     assert chart(*[1.0] * 62, spans=spans).drawing().spans == []
 
 
-def test_an_ear_hears_the_counts():
+def test_screen_readers_get_the_counts():
     html = render_page(Page("x", sections=[Section("s", "", [points(16)])]))
     assert "16 points: 8 good, 2 bad, 2 flag, 2 refused" in html
 

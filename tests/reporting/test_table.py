@@ -16,7 +16,7 @@ def texts(*values: object) -> list[str]:
     return [cell.text for cell in column(*values).cells]
 
 
-def test_a_word_among_numbers_makes_the_column_text():
+def test_a_text_among_numbers_makes_the_column_text():
     assert not column(1, "n/a", 3).numeric
 
 
@@ -98,7 +98,7 @@ def test_rows_become_cards_on_a_phone_where_columns_would_be_cut(columns, rows, 
     assert Table(columns, rows).drawing().stacks is stacks
 
 
-def test_a_value_with_words_of_its_own_sorts_as_its_number():
+def test_a_value_with_a_text_of_its_own_sorts_as_its_number():
     (column,) = Table(["difference"], [[Value("equal", 0.0)], [Value("1.0e-07", 1e-7)], [None]]).drawing().columns
     assert column.numeric
     assert [(cell.text, cell.order) for cell in column.cells] == [("equal", "0.0"), ("1.0e-07", "1e-07"), ("–", "")]

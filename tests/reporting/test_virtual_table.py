@@ -45,7 +45,7 @@ def test_every_value_comes_back_from_the_json():
                 assert came == (value if isinstance(value, int) else None if value is None else format_value(value))
 
 
-def test_a_word_is_sent_once():
+def test_a_text_is_stored_once():
     record = column_to_json(DataColumn("c", ["a", "b", "a", "a"]))
     assert record["words"] == ["a", "b"]
     assert record["places"] == [0, 1, 0, 0]
@@ -103,7 +103,7 @@ def test_a_verdict_has_a_sign_beside_its_colour():
     assert '<span class="sign" aria-hidden="true">✗</span>bad' in html
 
 
-def test_details_are_what_their_parts_say_of_themselves():
+def test_details_are_the_json_of_their_parts():
     blocks = [Facts({"n": 3}), Link("see", "#rows-1"), BarChart("b", ["x"], [2]), Table(["c"], [[0.5]], "t")]
     html = page_of(VirtualTable("rows", [DataColumn("a", [1, 2])], details={1: blocks}))
     assert [block["kind"] for block in data_of(html, "details")["1"]] == ["facts", "link", "bars", "table"]

@@ -112,7 +112,7 @@ def test_best_by_loss_prints_the_training_loss_of_the_last_line(runs: list[RunFa
     assert "training loss of the last log line: high 0.125" in describe_best(find_best(runs, "loss", 1), "loss")
 
 
-def test_an_unlikely_name_is_not_answered_with_every_field(runs: list[RunFacts]) -> None:
+def test_the_refusal_of_an_unlikely_name_does_not_list_every_field(runs: list[RunFacts]) -> None:
     with pytest.raises(BadValue) as caught:
         choose(runs, "xyzzy=1")
     assert "optimizer.momentum" not in str(caught.value)

@@ -55,7 +55,7 @@ def test_the_page_of_a_folder_changes_with_its_runs(tmp_path: Path) -> None:
         assert "connect-src 'self'" in text
 
 
-def test_the_page_of_a_run_hears_that_it_has_ended(tmp_path: Path) -> None:
+def test_the_page_of_a_run_shows_that_it_has_ended(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", done=100, finished=False)
     with (run / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

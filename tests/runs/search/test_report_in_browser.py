@@ -30,7 +30,7 @@ LOOK = """
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_the_page_of_a_search_renders_and_asks_nobody_for_anything(tmp_path: Path, width: int, dark: bool) -> None:
+def test_the_page_of_a_search_renders_without_requests(tmp_path: Path, width: int, dark: bool) -> None:
     outcome = make_outcome(tmp_path, 20, 12)
     write_search_report(tmp_path / "report.html", outcome, measure_importance(outcome.study))
     visit = open_page(tmp_path / "report.html", width=width, dark=dark, script=LOOK)
