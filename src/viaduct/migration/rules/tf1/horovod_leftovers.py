@@ -60,7 +60,7 @@ def report_mention(site: Site) -> None:
         if line in site.file.project.horovod_escapes.get(site.file.path, ()):
             site.report_unresolved(
                 f"the module {name} is passed on here and cannot be followed, so Horovod stays: replace it by hand",
-                zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
+                zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请手工替换",
             )
     elif not is_reported(site) and not horovod.keeps_horovod(site):
         horovod.request_manual_change(site, *ALTERNATIVES.get(horovod.name_in_horovod(site), NO_EQUIVALENT))

@@ -69,7 +69,7 @@ def report_unconverted(site: Site, is_cause: bool) -> None:
         site.request_review(
             "eval_metrics is a positional argument or of unknown origin: NPUEstimatorSpec takes "
             "eval_metric_ops=function(*tensors)",
-            zh="eval_metrics 以位置参数传入,或不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
+            zh="eval_metrics 以位置参数传入,或来源不明:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
             risk="high",
         )
     else:

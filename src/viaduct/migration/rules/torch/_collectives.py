@@ -103,7 +103,10 @@ def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
 
 
 def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
-    """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None."""
+    """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None.
+
+    [] for a call that only reads a backend which another edit changes.
+    """
     name = site.qualified_name(call.func) or plain_name(call.func)
     method = method_name(call)
     if name in BACKEND_GETTERS:
@@ -132,7 +135,7 @@ def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
 
 
 def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
-    """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
+    """Return the default of a parameter and what calls in this file pass for it; None without both."""
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
     default = parameter_default(function, parameter)

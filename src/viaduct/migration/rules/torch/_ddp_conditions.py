@@ -18,7 +18,7 @@ from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 from viaduct.migration.source import FunctionNode
 
-MOVING_METHODS = (*DEVICE_TYPES, "to")
+MOVING_METHODS = (*DEVICE_TYPES, "to")  # methods that move a tensor or module to a device
 SAVING_FUNCTIONS = ("torch.save", "torch.jit.save")
 # Arguments of a DataLoader that a `**kwargs` must not hide.
 LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}
@@ -40,7 +40,7 @@ class Loader:
     dataset: ast.expr
     batch_size: ast.expr | None
     shuffle: ast.expr | None  # the argument; None if there is none
-    is_shuffled: bool  # its value, by default False
+    is_shuffled: bool  # the value of `shuffle`, by default False
     epoch_loops: list[EpochLoop]
 
 

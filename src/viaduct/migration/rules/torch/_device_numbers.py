@@ -21,6 +21,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
 from viaduct.migration.rules.torch._options import option_names
 
+# Libraries with classes of tensors and modules.
 TORCH_LIBRARIES = {
     "torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning",
 }  # fmt: skip
@@ -62,7 +63,7 @@ def is_device_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
     return isinstance(node, ast.Name) and is_number_name(site, node, depth)
 
 
-def is_number_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool:
+def is_number_attribute(site: Site, node: ast.Attribute, depth: int) -> bool:
     """Return True for an attribute that holds the number of a device.
 
     The type or default of a command line option of that name decides. Without an option, all values that the file

@@ -55,7 +55,7 @@ DEVICE_POSITIONS = {
 }
 MOVING_METHODS = ("to", *DEVICE_TYPES)
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
-OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
+OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")  # "disk": in device maps of accelerate
 FIELD_FUNCTIONS = ("field", "Field", "Option", "Argument")  # functions of dataclasses, pydantic, typer with a default
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
 ASSIGNING_NODES = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For)

@@ -23,6 +23,7 @@ COUNTERPARTS_IN_TORCH = {
     "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 }
+# Optimizers with a counterpart in torch_npu, such as NpuFusedAdam.
 FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
 NPU_FUSED = f"{NPU.plugin}.optim.NpuFused"
 

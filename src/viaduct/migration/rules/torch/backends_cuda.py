@@ -1,7 +1,7 @@
-"""Report settings of torch.backends.cuda that have no counterpart.
+"""Report settings of torch.backends.cuda without a counterpart, and values that depend on a build for CUDA.
 
 Settings of linear algebra libraries, plan caches and attention kernels have no effect on other cards. Values such as
-`torch.backends.cuda.is_built()` and `torch.version.cuda` are for CUDA only, and often decide on branches of a script.
+`torch.backends.cuda.is_built()` and `torch.version.cuda` often decide on branches of a script.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Report names of torch.cuda that are not known to exist on the card.
 
-A name that is not in the sources of torch_npu or torch_mlu stays and needs manual review. The finding names the nearest
-counterpart, if any.
+A name that is not in the sources of torch_npu or torch_mlu stays and needs manual review. For some names the finding
+says what they are for, or what to use instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ rule = Rule(
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
-HINTS = {  # first part of a name in torch.cuda -> its purpose, in English and Chinese
+HINTS = {  # first part of a name in torch.cuda -> its purpose or a replacement, in English and Chinese
     "nccl": COLLECTIVES,
     "comm": COLLECTIVES,
     "jiterator": KERNELS,

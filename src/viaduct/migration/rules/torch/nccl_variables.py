@@ -1,11 +1,12 @@
-"""Report environment variables that only NCCL or CUDA reads.
+"""Report environment variables for NCCL or CUDA.
 
     import os
     import torch
     os.environ["NCCL_SOCKET_IFNAME"] = "eth0"
 
-They have no effect on another card. HCCL and CNCL have their own variables, with other meanings; the finding names the
-nearest ones.
+HCCL and CNCL have their own variables, with other meanings; the finding names the nearest ones. So a variable of NCCL
+needs manual review for one card; with `--to any` it stays for CUDA and gets advice. Other variables of CUDA, such as
+CUDA_LAUNCH_BLOCKING, always get advice.
 """
 
 from __future__ import annotations
