@@ -1,4 +1,4 @@
-"""Scripts to be carried, `viaduct carry` on them, and what its record says."""
+"""Training scripts, functions that run `viaduct carry` on a script, and its result."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-# What the rules make of it; written out, so that these tests do not depend on them.
+# The migrated script; made without the rules, so that these tests do not depend on them.
 ON_THE_NPU = (
     TORCH.replace("import torch\nimport", "import torch\nimport torch_npu\nimport")
     .replace("torch.cuda.", "torch.npu.")
@@ -141,7 +141,7 @@ if __name__ == "__main__":
 
 
 class CarryResult:
-    """How a carrying ended, what it said, and its record."""
+    """Exit code, output and carry.json of a carry."""
 
     def __init__(self, answer: subprocess.CompletedProcess[str], out: Path) -> None:
         self.code, self.stdout, self.stderr, self.out = answer.returncode, answer.stdout, answer.stderr, out
@@ -150,27 +150,27 @@ class CarryResult:
 
     @property
     def lines(self) -> list[str]:
-        """The suspected lines, as text, the likeliest first."""
+        """Return the text of the suspected lines, the likeliest first."""
         return [suspect["new"] or suspect["old"] for suspect in self.record["suspects"]]
 
 
 def carry_script(
     folder: Path, source: str, *words: str | Path, name: str = "train.py", **environment: str
 ) -> CarryResult:
-    """The script is folder/train.py; the command is given in folder."""
+    """Write a script into a folder and carry it, with the folder as the current one."""
     (folder / name).write_text(source)
     answer = viaduct("carry", name, "--out", "carried", *words, cwd=folder, **environment)
     return CarryResult(answer, folder / "carried")
 
 
-def with_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> CarryResult:
-    """Against a copy that somebody has migrated."""
+def carry_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> CarryResult:
+    """Carry a script with --migrated, against a copy that was migrated by hand."""
     write_copy(folder, copy, name)
     return carry_script(folder, source, "--migrated", "by_hand", *words, name=name)
 
 
-def with_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> CarryResult:
-    """The same; no Python is started for the runs."""
+def carry_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> CarryResult:
+    """Do the same as `carry_copy`, with forks in place of new Python processes."""
     write_copy(folder, copy, "train.py")
     (folder / "train.py").write_text(source)
     answer = carry_with_forks(folder, "train.py", "--out", "carried", "--migrated", "by_hand", *words)
@@ -183,17 +183,17 @@ def write_copy(folder: Path, copy: str, name: str) -> None:
 
 
 def replace_once(text: str, old: str, new: str) -> str:
-    """A planted mistake is planted."""
+    """Replace a text that must occur exactly once."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
 
 
-def hits(result: CarryResult) -> list[dict[str, Any]]:
+def list_met_limits(result: CarryResult) -> list[dict[str, Any]]:
     return list(result.record["limits"])
 
 
-def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
-    """Return the script after the rules, for several devices."""
+def migrate_text(source: str, folder: Path, distributed: bool = True) -> str:
+    """Return the text of a script after its migration, by default for several devices."""
     script = folder / "before" / "train.py"
     script.parent.mkdir()
     script.write_text(source)

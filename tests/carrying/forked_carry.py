@@ -1,7 +1,6 @@
 """`viaduct carry` whose runs are forks of a process that has imported torch already: a run takes 0.3 s instead of 3 s.
 
-The command is the same in every other respect. Not exercised are how Python starts a process and torch's elastic agent,
-which other tests of this folder do.
+The start of Python processes and torch's elastic agent are not tested this way; other tests of this folder use them.
 """
 
 from __future__ import annotations
@@ -29,33 +28,34 @@ from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 def carry_with_forks(
     cwd: Path, *words: str | Path, recorded: Path | None = None, framework: str = "torch", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """`viaduct carry` with these words, to its end."""
+    """Run `viaduct carry` with these arguments and return its result. `recorded`: see `run_carry_with_forks`."""
     full_command = ["carry", *map(str, words)]
-    with start_command(be_viaduct_with_forks, full_command, cwd, environment, recorded, framework) as command:
+    with start_command(run_carry_with_forks, full_command, cwd, environment, recorded, framework) as command:
         output, stderr = command.communicate()
         assert command.returncode is not None
         return subprocess.CompletedProcess(["viaduct", *full_command], command.returncode, output, stderr)
 
 
-def be_viaduct_with_forks(
+def run_carry_with_forks(
     words: list[str], cwd: Path, environment: Mapping[str, str], recorded: Path | None, framework: str
 ) -> None:
-    """Be `viaduct`, but fork where it would start a Python; in a process of its own.
+    """Run `viaduct` in this process, with forks in place of new Python processes.
 
-    What the original gave is kept in `recorded` and taken from there by the next command with the same original, the
-    same flags and the same lines to be counted; no page is written then.
+    With the folder `recorded`, the records of the original's runs are stored there, and reused by the next command that
+    counts the same lines. The caller uses one folder for each original and its flags. No page is written then.
     """
     importlib.import_module(framework)  # once for all runs
     environment = {**environment, OVERLAY_VARIABLE: "off"}  # a fork cannot enter an overlay
-    use_forks()
+    replace_processes_by_forks()
     if recorded is not None:
         page: Any = importlib.import_module("viaduct.carrying.report")
         page.write = lambda result, path: None
-        use_recorded(recorded)
+        reuse_recorded_runs(recorded)
     run_viaduct_main(words, cwd, environment)
 
 
-def use_recorded(recorded: Path) -> None:
+def reuse_recorded_runs(recorded: Path) -> None:
+    """Replace `rehearse` by a function that copies the record of an earlier run of the original, if there is one."""
     from viaduct.carrying import running
     from viaduct.rehearsal import process
     from viaduct.rehearsal.summary import load_summary
@@ -83,7 +83,7 @@ def use_recorded(recorded: Path) -> None:
         replaced.rehearse = rehearse
 
 
-def use_forks() -> None:
+def replace_processes_by_forks() -> None:
     from viaduct.carrying import repetition
     from viaduct.rehearsal import process
 
@@ -108,7 +108,7 @@ def run_alone(plan: Any, command: list[str]) -> Any:
 
 
 def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
-    """Start the ranks with the variables that torchrun gives them."""
+    """Start the ranks as forks with torchrun's variables; kill all after the first failure."""
     from viaduct.cluster.launch import limit_threads
     from viaduct.rehearsal.environment import make_environment, make_rank_variables
     from viaduct.rehearsal.process import kill_group
@@ -145,12 +145,12 @@ def fork_child(plan: Any, environment: Mapping[str, str]) -> int:
     sys.stderr.flush()
     pid = os.fork()
     if not pid:
-        be_child(plan, environment)
+        run_child(plan, environment)
     return pid
 
 
-def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
-    """Be the process of `viaduct.rehearsal.child`, to its end."""
+def run_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
+    """Run `viaduct.rehearsal.child` in this process, a fork, and end it."""
     code = 1
     try:
         os.setsid()
@@ -177,7 +177,7 @@ def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
 
 
 def finish(second: Any) -> Any:
-    """The second run of a side, in forks too."""
+    """Replace SecondRun.finish: run the second run as a fork."""
     from viaduct.carrying.executed_files import read_executed_files
     from viaduct.carrying.observations import read_observations
     from viaduct.carrying.output_capture import capture_output

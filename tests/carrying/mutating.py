@@ -1,6 +1,6 @@
-"""Mutations of Python files: one number, operator, branch, argument, statement or name is another.
+"""Mutations of Python files: one number, operator, branch, argument, statement or name is changed.
 
-Every mutation is an edit of the text at a place that `ast` finds; the rest of the file stays as it is.
+Every mutation is an edit of the text at a node of the syntax tree; the rest of the file is unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-# Operators, and what stands there instead.
+# Text of an operator, and of the one that replaces it.
 OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.FloorDiv: ("//", "*"),
     ast.Mod: ("%", "//"), ast.Pow: ("**", "*"), ast.MatMult: ("@", "*"),
@@ -21,7 +21,7 @@ COMPARISONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
 }  # fmt: skip
-# Methods and functions that fit in each other's place.
+# Names of methods and functions, and of others that take the same arguments in most calls.
 SIBLINGS = {
     "eval": "train", "train": "eval", "mean": "sum", "sum": "mean", "relu": "sigmoid", "tanh": "relu", "max": "min",
     "min": "max", "argmax": "argmin", "ReLU": "Tanh", "Tanh": "ReLU", "SiLU": "ReLU", "ELU": "CELU", "gelu": "relu",
@@ -37,7 +37,7 @@ WORDS = {"mean": "sum", "sum": "mean", "fan_out": "fan_in", "relu": "tanh", "min
 
 @dataclass(frozen=True)
 class Mutation:
-    """A file with one edit. `line` counts in the file before it."""
+    """A file with one edit. `line` is its line in the file before the edit."""
 
     operator: str
     file: str
@@ -59,7 +59,7 @@ class Edit:
 
 
 class Source:
-    """A file's text and where the nodes of its syntax tree lie in it."""
+    """A file's text and syntax tree, with the positions of its nodes in the text."""
 
     def __init__(self, text: str) -> None:
         self.text, self.tree = text, ast.parse(text)
@@ -83,8 +83,11 @@ class Source:
         return self.text[:start] + new + self.text[end:]
 
     def walk(self) -> Iterator[ast.AST]:
-        """Yield what may be changed: no docstrings, no f-strings (whose columns are wrong before Python 3.12), no
-        guard of `__main__`."""
+        """Yield the nodes that may be changed.
+
+        Left out are docstrings, imports, f-strings (whose columns are wrong before Python 3.12), and the guard of
+        `__main__`.
+        """
         waiting: list[ast.AST] = [self.tree]
         while waiting:
             node = waiting.pop(0)
@@ -124,22 +127,24 @@ def change_words(source: Source, node: ast.AST) -> Iterator[Edit]:
 
 def change_operators(source: Source, node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        yield between("operator", source, node.left, node.right, *OPERATORS[type(node.op)])
+        yield change_operator_between("operator", source, node.left, node.right, *OPERATORS[type(node.op)])
     if isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
-        yield between("operator", source, node.target, node.value, *OPERATORS[type(node.op)])
+        yield change_operator_between("operator", source, node.target, node.value, *OPERATORS[type(node.op)])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield Edit("operator", *source.span(node), source.code(node.operand))
 
 
-def between(kind: str, source: Source, left: ast.AST, right: ast.AST, old: str, new: str) -> Edit:
-    """Change an operator between two operands; brackets around them are left alone."""
+def change_operator_between(kind: str, source: Source, left: ast.AST, right: ast.AST, old: str, new: str) -> Edit:
+    """Return the edit that changes an operator between two operands; brackets around these are unchanged."""
     start = source.text.index(old, source.span(left)[1], source.span(right)[0])
     return Edit(kind, start, start + len(old), new)
 
 
 def change_comparisons(source: Source, node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-        yield between("comparison", source, node.left, node.comparators[0], *COMPARISONS[type(node.ops[0])])
+        yield change_operator_between(
+            "comparison", source, node.left, node.comparators[0], *COMPARISONS[type(node.ops[0])]
+        )
 
 
 def change_branches(source: Source, node: ast.AST) -> Iterator[Edit]:
@@ -182,14 +187,14 @@ def drop_arguments(source: Source, node: ast.AST) -> Iterator[Edit]:
 
 
 def change_names(source: Source, node: ast.AST) -> Iterator[Edit]:
-    """Methods that fit in each other's place."""
+    """Replace the name of a method by another of SIBLINGS."""
     if isinstance(node, ast.Attribute) and node.attr in SIBLINGS:
         end = source.span(node)[1]
         yield Edit("name", end - len(node.attr), end, SIBLINGS[node.attr])
 
 
 def change_variables(source: Source, node: ast.AST) -> Iterator[Edit]:
-    """A variable that is read becomes another one that the same function has."""
+    """Replace a variable that is read by another variable of the same function."""
     if not isinstance(node, ast.FunctionDef):
         return
     own = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
@@ -218,7 +223,7 @@ KINDS: tuple[Callable[[Source, ast.AST], Iterator[Edit]], ...] = (
 
 
 def find_mutations(tree: Path) -> list[Mutation]:
-    """Return every mutation of the Python files of a tree, in their order."""
+    """Return every mutation of the Python files of a tree, by file."""
     found = []
     for path in sorted(tree.rglob("*.py")):
         source = Source(path.read_text())
@@ -243,7 +248,7 @@ def is_python(text: str) -> bool:
 
 
 def shuffle(mutations: list[Mutation], seed: str) -> list[Mutation]:
-    """Return them in a random order in which the operators and the files take turns."""
+    """Return the mutations in a random order in which operators and files take turns."""
     source = random.Random(seed)
     groups: dict[tuple[str, str], list[Mutation]] = {}
     for mutation in mutations:

@@ -1,8 +1,8 @@
-"""Results of a migrated project without viaduct: the oracle that says if a mutation changes anything.
+"""Results of a migrated project without viaduct, which show if a mutation changes anything.
 
-The project's text is turned back to the CPU, and the script is run to its end in a process of its own. Its print is
-made of all that it gave: what every module returned, the weights and the optimizers' state at the end, what it printed
-and the files that it wrote. Two projects are the same if their prints are, in every bit.
+The project's text is rewritten for the CPU, and the script is run to its end in a process for each rank. The results
+are digests of the outputs of all modules, the weights and optimizer states at the end and the files that it wrote, and
+the text that it printed. A mutation changes something if one of them differs.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ TO_CPU = (
 )
 
 
-def turn_to_cpu(text: str) -> str:
+def rewrite_for_cpu(text: str) -> str:
     for pattern, new in TO_CPU:
         text = re.sub(pattern, new, text, flags=re.MULTILINE)
     return text
 
 
-def run_plainly(base: SampleProject, tree: Path, folder: Path) -> None:
-    """Write what the script gives to `folder`/RANK.json; nothing of a rank that fails."""
+def run_without_viaduct(base: SampleProject, tree: Path, folder: Path) -> None:
+    """Run the project and write the results of each rank to `folder`/RANK.json; a rank that fails writes none."""
     shutil.copytree(tree, folder / "tree")
     for path in (folder / "tree").rglob("*.py"):
-        path.write_text(turn_to_cpu(path.read_text()))
+        path.write_text(rewrite_for_cpu(path.read_text()))
     port = str(find_free_port())
     pids = []
     for rank in range(base.ranks):
         pid = os.fork()
         if not pid:
-            be_rank(base, folder, rank, port)
+            run_rank(base, folder, rank, port)
         pids.append(pid)
-    await_ranks(pids)
+    wait_for_ranks(pids)
 
 
-def await_ranks(pids: list[int]) -> None:
-    """Wait for all; one that fails, or too long a time, ends the others."""
+def wait_for_ranks(pids: list[int]) -> None:
+    """Wait for all ranks; kill the others if one fails, or all after SECONDS."""
     end, waiting = time.monotonic() + SECONDS, set(pids)
     while waiting:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -78,7 +78,8 @@ def await_ranks(pids: list[int]) -> None:
         time.sleep(0.01)
 
 
-def be_rank(base: SampleProject, folder: Path, rank: int, port: str) -> None:
+def run_rank(base: SampleProject, folder: Path, rank: int, port: str) -> None:
+    """Run one rank in this process, a fork, and end it."""
     code = 1
     try:
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": base.ranks, "MASTER_ADDR": "127.0.0.1"}
@@ -87,15 +88,16 @@ def be_rank(base: SampleProject, folder: Path, rank: int, port: str) -> None:
         work = folder / f"work-{rank}"
         work.mkdir()
         os.chdir(work)
-        warnings.simplefilter("ignore")  # advice of a library is no result
-        printed = make_print(base, folder / "tree", rank)
-        (folder / f"{rank}.json").write_text(json.dumps(printed))
+        warnings.simplefilter("ignore")  # warnings of libraries are not compared
+        results = collect_results(base, folder / "tree", rank)
+        (folder / f"{rank}.json").write_text(json.dumps(results))
         code = 0
     finally:
         os._exit(code)
 
 
-def make_print(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
+def collect_results(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
+    """Run the script in this process and return its results by name."""
     import numpy
     import torch
 
@@ -106,10 +108,10 @@ def make_print(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
     outputs = hashlib.sha256()
     modules: list[Any] = []
     optimizers: list[Any] = []
-    remember(torch.nn.Module, modules)
-    remember(torch.optim.Optimizer, optimizers)
+    record_created(torch.nn.Module, modules)
+    record_created(torch.optim.Optimizer, optimizers)
     torch.nn.modules.module.register_module_forward_hook(
-        lambda module, given, output: [outputs.update(as_bytes(tensor)) for tensor in tensors_in(output)][:0] or None
+        lambda module, args, output: [outputs.update(as_bytes(tensor)) for tensor in tensors_in(output)][:0] or None
     )
     sys.path[:0] = [str(tree / base.pythonpath), str(tree / Path(base.entry).parent)]
     sys.argv = [base.entry]
@@ -120,7 +122,7 @@ def make_print(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
         except SystemExit as error:
             if error.code:
                 raise
-    logged = [] if base.framework == "tensorflow" else log.getvalue().splitlines(True)  # which logs the time
+    logged = [] if base.framework == "tensorflow" else log.getvalue().splitlines(True)  # TensorFlow logs the time
     states = [{id(module): module for module in modules}, {id(optimizer): optimizer for optimizer in optimizers}]
     return {
         "outputs": outputs.hexdigest(),
@@ -131,24 +133,26 @@ def make_print(base: SampleProject, tree: Path, rank: int) -> dict[str, str]:
     }
 
 
-def remember(kind: Any, made: list[Any]) -> None:
+def record_created(kind: Any, created: list[Any]) -> None:
+    """Wrap a constructor so that each new object is added to a list."""
     plain = kind.__init__
 
-    def init(self: Any, *given: Any, **named: Any) -> None:
-        plain(self, *given, **named)
-        made.append(self)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        plain(self, *args, **kwargs)
+        created.append(self)
 
     kind.__init__ = init
 
 
-def digest(things: list[Any]) -> str:
-    """Return a digest of all tensors that does not depend on their order."""
-    states = [item.state_dict() if hasattr(item, "state_dict") else item for item in things]
+def digest(objects: list[Any]) -> str:
+    """Return a digest of modules, optimizers or plain values; it does not depend on their order."""
+    states = [item.state_dict() if hasattr(item, "state_dict") else item for item in objects]
     parts = sorted(hashlib.sha256(part).digest() for state in states for part in flatten(state))
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def flatten(value: Any) -> Iterator[bytes]:
+    """Yield the bytes of the tensors, keys and other values in nested containers."""
     import torch
 
     if isinstance(value, torch.Tensor):

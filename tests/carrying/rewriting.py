@@ -1,6 +1,6 @@
-"""Other ways of writing the same: renames, another order of independent lines, device strings, spelling.
+"""Rewrites that do not change what a script computes: renames, other orders of independent lines, device strings.
 
-None of them changes what a script computes. Each is an edit of the text like a mutation.
+Each is an edit of the text, like a mutation (mutating.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from carrying.mutating import Mutation, Source, is_python
 
-# Names of parameters in their order, of what is called with positional arguments.
+# Names of the first parameters of functions and classes that are called with positional arguments.
 PARAMETERS = {
     "nn.Linear": ("in_features", "out_features"),
     "nn.Embedding": ("num_embeddings", "embedding_dim"),
@@ -33,7 +33,7 @@ def as_rewrite(source: Source, operator: str, start: int, end: int, new: str) ->
     return operator, source.text[start:end], new, source.replace(start, end, new), source.line_at(start)
 
 
-def statements(source: Source) -> Iterator[tuple[ast.AST, list[ast.stmt]]]:
+def iterate_bodies(source: Source) -> Iterator[tuple[ast.AST, list[ast.stmt]]]:
     for node in ast.walk(source.tree):
         for name in ("body", "orelse"):
             body = getattr(node, name, None)
@@ -74,7 +74,7 @@ def rename_operator(source: Source, operator: str, old: str, new: str, scope: as
 
 
 def is_renamed(source: Source, text: str, old: str, new: str, scope: ast.AST) -> bool:
-    """Return True if the text has nothing but the name of that variable changed."""
+    """Return True if `text` differs from the source in the name of this variable or function only."""
     tree = ast.parse(source.text)
     inside = tree if isinstance(scope, ast.Module) else find_again(tree, scope)
     for node in ast.walk(inside):
@@ -83,20 +83,21 @@ def is_renamed(source: Source, text: str, old: str, new: str, scope: ast.AST) ->
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == old:
             node.name = new
         elif isinstance(node, ast.arg) and node.arg == old:
-            return False  # callers may give it by its name
+            return False  # callers may pass it by keyword
     return ast.dump(ast.parse(text)) == ast.dump(tree)
 
 
 def find_again(tree: ast.AST, wanted: ast.AST) -> ast.AST:
-    at = wanted.lineno, wanted.col_offset  # type: ignore[attr-defined]
-    return next(n for n in ast.walk(tree) if type(n) is type(wanted) and (n.lineno, n.col_offset) == at)  # type: ignore[attr-defined]
+    position = wanted.lineno, wanted.col_offset  # type: ignore[attr-defined]
+    nodes = (node for node in ast.walk(tree) if type(node) is type(wanted))
+    return next(node for node in nodes if (node.lineno, node.col_offset) == position)  # type: ignore[attr-defined]
 
 
 # ---- order
 
 
 def reorder_lines(source: Source) -> Iterator[Rewrite]:
-    for _, body in statements(source):
+    for _, body in iterate_bodies(source):
         for first, second in pairwise(body):
             if first.end_lineno == second.lineno or not are_independent(first, second):
                 continue
@@ -112,12 +113,12 @@ def are_independent(first: ast.stmt, second: ast.stmt) -> bool:
         return False
     if any(isinstance(n, ast.Call) and ast.unparse(n.func) not in PURE for s in (first, second) for n in ast.walk(s)):
         return False
-    (stored, read), (stored2, read2) = names_of(first), names_of(second)
+    (stored, read), (stored2, read2) = find_names(first), find_names(second)
     return not (stored & (stored2 | read2) or stored2 & read)
 
 
-def names_of(statement: ast.stmt) -> tuple[set[str], set[str]]:
-    """Return what a statement stores and what it reads; an attribute counts with its object."""
+def find_names(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names, attributes and subscripts that a statement stores, and those that it reads."""
     stored: set[str] = set()
     read: set[str] = set()
     for node in ast.walk(statement):
@@ -145,7 +146,7 @@ DEVICES = (
 )
 
 
-def write_devices_otherwise(source: Source) -> Iterator[Rewrite]:
+def rewrite_devices(source: Source) -> Iterator[Rewrite]:
     for pattern, new in DEVICES:
         for match in re.finditer(pattern, source.text):
             yield as_rewrite(source, "device", match.start(), match.end(), match.expand(new))
@@ -168,7 +169,7 @@ SPELLINGS = (
 )
 
 
-def spell_otherwise(source: Source) -> Iterator[Rewrite]:
+def rewrite_spellings(source: Source) -> Iterator[Rewrite]:
     for pattern, new in SPELLINGS:
         for match in re.finditer(pattern, source.text, re.MULTILINE):
             yield as_rewrite(source, "spelling", match.start(), match.end(), match.expand(new))
@@ -192,8 +193,8 @@ def name_arguments(source: Source) -> Iterator[Rewrite]:
                 yield as_rewrite(source, "keyword argument", start, end, f"{names[number]}={source.text[start:end]}")
 
 
-def format_otherwise(source: Source) -> Iterator[Rewrite]:
-    """f-strings whose parts are names or calls, by str.format."""
+def rewrite_f_strings(source: Source) -> Iterator[Rewrite]:
+    """Replace f-strings by str.format."""
     forms = {id(node.format_spec) for node in ast.walk(source.tree) if isinstance(node, ast.FormattedValue)}
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.JoinedStr) or node.lineno != node.end_lineno or id(node) in forms:
@@ -212,7 +213,7 @@ def format_otherwise(source: Source) -> Iterator[Rewrite]:
 
 
 def add_comments(source: Source) -> Iterator[Rewrite]:
-    for _, body in statements(source):
+    for _, body in iterate_bodies(source):
         for statement in body[1:]:
             start = source.span(statement)[0] - statement.col_offset
             if source.text[start : start + statement.col_offset].strip():
@@ -225,7 +226,7 @@ def add_comments(source: Source) -> Iterator[Rewrite]:
 
 
 def name_results(source: Source) -> Iterator[Rewrite]:
-    """`return a(b)` in two lines."""
+    """Write `return a(b)` in two lines."""
     for node in source.walk():
         if isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.BinOp)):
             start, end = source.span(node)
@@ -236,7 +237,7 @@ def name_results(source: Source) -> Iterator[Rewrite]:
 
 
 def extract_functions(source: Source) -> Iterator[Rewrite]:
-    """`x = a * b` through a function of its own."""
+    """Compute `x = a * b` in a new function."""
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -259,7 +260,7 @@ def invert_branches(source: Source) -> Iterator[Rewrite]:
 
 
 def add_assignments(source: Source) -> Iterator[Rewrite]:
-    """`total += loss.item()` as `total = total + loss.item()`: numbers, not tensors that others hold."""
+    """Write `total += x` as `total = total + x`; for a tensor this would be a new one."""
     for node in source.walk():
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add):
             name, value = node.target.id, source.code(node.value)
@@ -267,7 +268,7 @@ def add_assignments(source: Source) -> Iterator[Rewrite]:
 
 
 def write_loops(source: Source) -> Iterator[Rewrite]:
-    """`xs = [f(x) for x in ys]` as a loop."""
+    """Write `xs = [f(x) for x in ys]` as a loop."""
     for node in source.walk():
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.ListComp):
             continue
@@ -285,7 +286,7 @@ def write_loops(source: Source) -> Iterator[Rewrite]:
 
 
 def split_assignments(source: Source) -> Iterator[Rewrite]:
-    """`a, b = f(c), g(d)` in two lines."""
+    """Write `a, b = f(c), g(d)` in two lines."""
     for node in source.walk():
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
@@ -301,11 +302,11 @@ def split_assignments(source: Source) -> Iterator[Rewrite]:
 KINDS: tuple[Callable[[Source], Iterator[Rewrite]], ...] = (
     rename_locals,
     reorder_lines,
-    write_devices_otherwise,
-    spell_otherwise,
+    rewrite_devices,
+    rewrite_spellings,
     spell_numbers,
     name_arguments,
-    format_otherwise,
+    rewrite_f_strings,
     add_comments,
     name_results,
     extract_functions,

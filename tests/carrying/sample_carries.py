@@ -18,7 +18,7 @@ def diff(old: str, new: str) -> list[AlignedLine]:
 
 
 def make_sides(folder: Path, old: str = "", new: str = "", entry: str = "train.py") -> Sides:
-    """Sides of a project with one script, which is not written to disk."""
+    """Return the sides of a project with one script, which is not written to disk."""
     return Sides(folder, folder / "migrated", entry, diffs={entry: diff(old, new)})
 
 
@@ -26,6 +26,6 @@ def make_request(folder: Path, **options: Any) -> Request:
     return Request(folder / "train.py", folder / "out", Options(), command="viaduct carry train.py", **options)
 
 
-def make_carried(folder: Path, run: Run, **result: Any) -> CarryResult:
-    """A carry whose original and base are one run; by default it could not run."""
+def make_carry_result(folder: Path, run: Run, **result: Any) -> CarryResult:
+    """Return a result whose original and golden run are `run`; the default verdict is "could not run"."""
     return CarryResult(make_request(folder), make_sides(folder), "torch", run, run, **result)

@@ -13,7 +13,7 @@ from viaduct.comparison.records import Explanation, StoredDump
 
 
 def make_observation(shift: float = 0.0, **given: Any) -> Observations:
-    """One rank, three steps; `shift` moves everything that is not an integer by that share."""
+    """Return observations of one rank and three steps; floats are multiplied by 1 + `shift`."""
     content: dict[str, Any] = {
         "losses": [[2.0 * (1 + shift)], [1.0 * (1 + shift)], [0.5 * (1 + shift)]],
         "gradients": {"w": (np.ones(4) * (1 + shift)).astype(np.float32)},
@@ -24,6 +24,6 @@ def make_observation(shift: float = 0.0, **given: Any) -> Observations:
 
 
 def no_drift() -> Drift:
-    """A comparison of two runs that recorded nothing of their modules."""
+    """Return a comparison of two runs that recorded no tensors."""
     side = StoredDump(Path("runs"), "rehearsal", ())
     return Drift(side, side, (), Explanation("nothing could be compared.", None), Options())

@@ -1,4 +1,4 @@
-"""Projects as people lay them out, whose migrated copies are mutated and rewritten (`projects/`)."""
+"""The projects in `projects/`, in usual layouts; their migrated copies are mutated and rewritten."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 
 PROJECTS = Path(__file__).with_name("projects")
-STEPS = 40  # more than any of them takes: they run to their own end
+STEPS = 40  # more than any project takes, so each runs to its end
 
 
 @dataclass(frozen=True)
 class SampleProject:
-    """A project and how it is run."""
+    """A project and its options for `viaduct carry`."""
 
     name: str
     entry: str = "train.py"
@@ -30,14 +30,14 @@ class SampleProject:
 
     @property
     def words(self) -> list[str]:
-        """Arguments of `viaduct carry` in the project's folder."""
+        """Return the arguments of `viaduct carry`, to be run in the project's folder."""
         return [".", "--entry", self.entry, "--steps", str(STEPS), "--ranks", str(self.ranks), "--timeout", "100"]
 
     def copy_to(self, folder: Path) -> None:
         shutil.copytree(PROJECTS / self.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def migrate_to(self, folder: Path) -> None:
-        """Write what the rules make of it, with the files that are no Python."""
+        """Write the migrated project, with its other files."""
         options = Options(to="npu", entry=self.entry, distributed=self.ranks > 1)
         write_out(migrate_project(PROJECTS / self.name, options), folder, {})
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_script, with_copy
+from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_copy, carry_script
 from carrying.failed_runs import run_that_failed
-from carrying.sample_carries import make_carried
+from carrying.sample_carries import make_carry_result
 from carrying.sample_observations import make_observation
 from forked_viaduct import start_viaduct, viaduct
 from viaduct.carrying import carry as carrying
@@ -25,7 +25,7 @@ def test_a_perturbed_run_does_not_measure_a_golden_run_that_it_did_not_repeat(
     summary = replace(failed.summary, script_exit_code=0, steps=3)
     original = replace(failed, summary=summary, observations=make_observation())
     intended = make_observation(shift=0.5)
-    result = make_carried(tmp_path, original, migrated=replace(original, name="migrated", observations=intended))
+    result = make_carry_result(tmp_path, original, migrated=replace(original, name="migrated", observations=intended))
     result.perturbed = replace(original, name="shaken")
     monkeypatch.setattr(
         carrying, "execute", lambda name, *_: replace(original, name=name, observations=intended), raising=True
@@ -46,7 +46,7 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     assert (refused.code, refused.record) == (2, {})
     assert "exists already" in refused.stderr
     assert "Traceback" not in refused.stderr
-    forced = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
+    forced = carry_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
     assert forced.code == 3, forced.stdout + forced.stderr
     assert (tmp_path / "carried.1" / "mine.txt").read_text() == "mine"
     assert forced.record["bitwise"]
@@ -97,7 +97,7 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef read():\n    return open('data.bin')\n\n\nread()\n"
-    result = with_copy(tmp_path, source, source)
+    result = carry_copy(tmp_path, source, source)
     assert (result.code, result.record["verdict"]) == (2, "could not run")
     json.loads((result.out / "carry.json").read_text(), parse_constant=pytest.fail)
     assert "data.bin" in result.stdout
@@ -107,7 +107,7 @@ def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path
 
 
 def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> None:
-    result = with_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
+    result = carry_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
     assert (result.code, result.record["verdict"]) == (2, "could not run")
     assert result.record["fault"]["whose"] == "limit"
     assert [hit["name"] for hit in result.record["limits"]] == ["cuda-left"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrying.carry_scripts import ON_THE_NPU, TORCH, replace_once, with_copy, with_copy_in_forks
+from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_copy, carry_copy_in_forks, replace_once
 from carrying.sample_observations import make_observation, no_drift
 from viaduct.carrying.agreement import Agreement, judge, pair_observations
 from viaduct.carrying.causes import (
@@ -43,7 +43,7 @@ for step in range(9):
 @pytest.mark.slow
 def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    result = with_copy(tmp_path, SECOND, copy, "--steps", "4")
+    result = carry_copy(tmp_path, SECOND, copy, "--steps", "4")
     assert result.code == 0, result.stdout + result.stderr
     assert "Note" not in result.stdout
     assert result.record["without_effect"] == []
@@ -52,7 +52,7 @@ def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_pa
 @pytest.mark.slow
 def test_what_differs_without_effect_is_reported(tmp_path: Path) -> None:
     copy = replace_once(replace_once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
-    result = with_copy(tmp_path, TORCH, copy, "--steps", "1")
+    result = carry_copy(tmp_path, TORCH, copy, "--steps", "1")
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
     assert "Not proved: 2 values were set differently, without a known effect in 1 step: " in result.stdout
     found = {effect["what"]: (effect["left"], effect["right"]) for effect in result.record["without_effect"]}
@@ -64,7 +64,7 @@ def test_what_differs_without_effect_is_reported(tmp_path: Path) -> None:
 
 def test_an_optimizer_that_took_no_step_is_reported(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    result = with_copy(tmp_path, SECOND, copy, "--steps", "1")
+    result = carry_copy(tmp_path, SECOND, copy, "--steps", "1")
     assert result.code == 0, result.stdout + result.stderr
     assert (
         "Note: Optimizer 1 (Adam) took no step in 1 step (migrated train.py:8), on at least one side" in result.stdout
@@ -78,7 +78,7 @@ def test_a_schedule_that_no_longer_steps_is_reported_though_no_step_follows(tmp_
     )
     source += "schedule.step()\n"
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
-    result = with_copy_in_forks(tmp_path, source, replace_once(copy, "\nschedule.step()\n", "\n"))
+    result = carry_copy_in_forks(tmp_path, source, replace_once(copy, "\nschedule.step()\n", "\n"))
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
     assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in result.stdout
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.carry_scripts import with_copy
+from carrying.carry_scripts import carry_copy
 
 SOURCE = """\
 import subprocess, sys
@@ -38,7 +38,7 @@ COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").repl
 
 @pytest.mark.slow
 def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path) -> None:
-    result = with_copy(tmp_path, SOURCE, COPY, "--steps", "4")
+    result = carry_copy(tmp_path, SOURCE, COPY, "--steps", "4")
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
     counts = {edit["text"]: edit["executed"] for edit in result.record["edits"]}
     assert counts == {
@@ -67,6 +67,6 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
 def test_a_change_that_nothing_shows_is_not_reported_to_agree(old: str, new: str, tmp_path: Path) -> None:
     source = SOURCE.replace("raise SystemExit(net.cuda())", "raise SystemExit").replace("(1, 4).cuda()", "(1, 4)")
     copy = source.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
-    result = with_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")
+    result = carry_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
     assert new in result.stdout

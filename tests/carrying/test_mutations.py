@@ -13,7 +13,7 @@ from carrying.mutation_verdicts import Bench, judge_mutations, judge_rewrites
 from carrying.sample_projects import SAMPLE_PROJECTS, SampleProject
 
 NAMES = {base.name: base for base in SAMPLE_PROJECTS}
-# Project, file, what stands in its migrated copy, what somebody makes of it, how the carrying ends.
+# Project, file, text of its migrated copy, mutated text, verdict.
 MUTATIONS = {
     "a number on PYTHONPATH": ("pythonpath", "lib/settings.py", "DECAY = 1e-3", "DECAY = 1.1e-3", "differs"),
     "a line of the evaluation": ("plain", "train.py", 'reduction="sum"', 'reduction="mean"', "not proved"),
@@ -40,7 +40,7 @@ def test_a_mutation_is_named_or_not_proved(name: str, tmp_path: Path) -> None:
     answer = bench.carry({file: text.replace(old, new)})
     assert answer.verdict in ((verdict,) if verdict else ("differs", "not proved")), answer.stdout
     if answer.verdict == "differs":
-        assert answer.names(file, text[: text.index(old)].count("\n") + 1), answer.stdout
+        assert answer.names_line(file, text[: text.index(old)].count("\n") + 1), answer.stdout
 
 
 @pytest.mark.parametrize("name", REWRITES)

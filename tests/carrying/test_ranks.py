@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.carry_scripts import carry_script, migrated_text, replace_once, with_copy
+from carrying.carry_scripts import carry_copy, carry_script, migrate_text, replace_once
 
 SESSION = """\
 import numpy as np
@@ -75,12 +75,12 @@ def test_a_session_for_one_device_agrees_with_two_ranks_of_its_migration(tmp_pat
 @pytest.mark.parametrize("lost", ["broadcast", "average"])
 def test_what_is_missing_between_two_ranks_differs(tmp_path: Path, lost: str) -> None:
     pytest.importorskip("tensorflow_estimator")
-    text = migrated_text(SESSION, tmp_path)
+    text = migrate_text(SESSION, tmp_path)
     if lost == "broadcast":
         text = replace_once(text, "        sess.run(bcast_op)\n", "")
     else:
         text = replace_once(text, "    optimizer = NPUDistributedOptimizer(optimizer)\n", "")
-    result = with_copy(tmp_path, SESSION, text, "--ranks", "2")
+    result = carry_copy(tmp_path, SESSION, text, "--ranks", "2")
     assert result.code == 1, result.stdout
     assert ("Rank 0 begins" if lost == "broadcast" else "not averaged over the ranks") in result.stdout
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from carrying.failed_runs import run_that_failed
-from carrying.sample_carries import make_carried
+from carrying.sample_carries import make_carry_result
 from viaduct.carrying.agreement import ValuePair, judge
 from viaduct.carrying.causes import Explanation
 from viaduct.carrying.record import describe_fault, describe_pair, list_runs, write
@@ -19,7 +19,7 @@ from viaduct.carrying.suspects import Suspect
 
 def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_that_json_lacks(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'")
-    write(make_carried(tmp_path, run), tmp_path / "carry.json")
+    write(make_carry_result(tmp_path, run), tmp_path / "carry.json")
     record = json.loads((tmp_path / "carry.json").read_text(), parse_constant=pytest.fail)
     assert (record["verdict"], record["exit_code"], record["bitwise"]) == ("could not run", 2, False)
     assert (record["fault"]["side"], record["fault"]["whose"]) == ("original", "file")
@@ -32,7 +32,7 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
     migrated = replace(original, name="migrated")
     pairs = [ValuePair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), ValuePair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
     suspect = Suspect("train.py", 3, "lr = 1", "lr = 2", "a number changed", 15)
-    result = make_carried(
+    result = make_carry_result(
         tmp_path,
         original,
         verdict="differs",
@@ -55,14 +55,14 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
 def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "", steps=2)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
-    result = make_carried(tmp_path, finished, migrated=replace(finished, name="migrated"))
+    result = make_carry_result(tmp_path, finished, migrated=replace(finished, name="migrated"))
     assert describe_fault(result) == {"side": "migrated", "whose": "limit"}
     assert describe_fault(replace(result, verdict="agrees")) is None
 
 
 def test_a_run_that_is_named_twice_is_listed_once(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, [], "")
-    result = make_carried(tmp_path, run, migrated=replace(run, name="migrated"))
+    result = make_carry_result(tmp_path, run, migrated=replace(run, name="migrated"))
     assert [item.name for item in list_runs(result)] == ["original", "migrated"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.carry_scripts import CarryResult, with_copy, with_copy_in_forks
+from carrying.carry_scripts import CarryResult, carry_copy, carry_copy_in_forks
 from viaduct.carrying.repetition import can_run_beside
 from viaduct.rehearsal.plan import Plan
 
@@ -29,7 +29,7 @@ NOISE = "if step > 1:\n        x = x * int.from_bytes(os.urandom(2), 'big') / 99
 
 
 def carry(folder: Path, source: str, copy: str) -> CarryResult:
-    return with_copy(folder, source, copy, "--steps", "4")
+    return carry_copy(folder, source, copy, "--steps", "4")
 
 
 def test_both_sides_are_run_twice_and_a_sound_pair_agrees(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ for step in range(3):
 def test_without_a_perturbed_run_a_difference_is_not_proved(tmp_path: Path) -> None:
     copy = CHECKS_ITS_WEIGHTS.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace("cuda", "npu")
     copy = copy.replace("net(x).square().sum() / 16", "(net(x).flip(0).square() / 16).sum()")
-    result = with_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)
+    result = carry_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)
     assert (result.code, result.record["verdict"]) == (3, "not proved"), result.stdout + result.stderr
     assert "in the last place failed (RuntimeError: the weights are not as they were made)" in result.stdout

@@ -23,8 +23,8 @@ EQUAL = [
 ]
 
 
-def make_journey(pairs: list[ValuePair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
-    """Result with only the fields that the report's sentences use."""
+def make_result(pairs: list[ValuePair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
+    """Return a result with only the fields that the report's sentences use."""
     agreement = judge(pairs)
     run = SimpleNamespace(
         is_finished=finished,
@@ -59,18 +59,18 @@ def test_a_kind_that_was_not_seen_is_not_reported_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.make_agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
-    assert make_headline(make_journey(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is exactly equal."
+    assert make_headline(make_result(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is exactly equal."
 
 
 def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     verdict = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
-    assert make_headline(make_journey(EQUAL)) == verdict + "are exactly equal."
+    assert make_headline(make_result(EQUAL)) == verdict + "are exactly equal."
     assert (
-        make_headline(make_journey(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
+        make_headline(make_result(EQUAL, agreement=Agreement("rounding", EQUAL))) == verdict + "agree up to rounding."
     )
     hidden = [replace(pair, error=0.6, noise=1.0, allowed=17.0) if pair.kind == "weight" else pair for pair in EQUAL]
-    assert "tensor" not in make_headline(make_journey(EQUAL, agreement=Agreement("rounding", hidden)))
-    chinese = make_journey(EQUAL)
+    assert "tensor" not in make_headline(make_result(EQUAL, agreement=Agreement("rounding", hidden)))
+    chinese = make_result(EQUAL)
     chinese.request.lang = "zh"
     assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量完全相等。"
 
@@ -90,28 +90,28 @@ def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
     ],
 )
 def test_limits_that_were_off_are_not_reported_to_be_unmet(limits: str, value: str, words: str) -> None:
-    tile = report.make_limits_tile(make_journey(EQUAL, limits))
+    tile = report.make_limits_tile(make_result(EQUAL, limits))
     assert (tile.value, tile.good) == (value, None)
-    assert words in report.describe_no_limit(make_journey(EQUAL, limits))
+    assert words in report.describe_no_limit(make_result(EQUAL, limits))
 
 
 def test_limits_of_a_run_that_ended_early_or_never_began_are_not_called_met_or_good() -> None:
-    early = make_journey(EQUAL, finished=False)
+    early = make_result(EQUAL, finished=False)
     assert (report.make_limits_tile(early).good, report.make_limits_tile(early).note) == (None, "before the run ended")
-    never = make_journey(EQUAL, migrated=None)
+    never = make_result(EQUAL, migrated=None)
     assert (report.make_limits_tile(never).value, report.make_steps_tile(never).value) == ("not run", "not run")
-    assert report.make_limits_tile(make_journey(EQUAL)).good is True
+    assert report.make_limits_tile(make_result(EQUAL)).good is True
 
 
 def test_losses_are_equal_only_if_there_are_some() -> None:
-    assert not report.has_equal_losses(make_journey([pair for pair in EQUAL if pair.kind != "loss"]))
-    html = html_of(report.make_loss_sections(make_journey(EQUAL)))
+    assert not report.has_equal_losses(make_result([pair for pair in EQUAL if pair.kind != "loss"]))
+    html = html_of(report.make_loss_sections(make_result(EQUAL)))
     assert "Exactly equal, step by step" in html
     assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
 
 
 def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> None:
-    html = html_of(report.make_layer_sections(make_journey(EQUAL)))
+    html = html_of(report.make_layer_sections(make_result(EQUAL)))
     assert "named-bars" not in html
     assert html.count("<span>equal</span>") + html.count(">equal</td>") == 2
     assert ">0<" not in html
@@ -125,7 +125,7 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
         return [ValuePair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
-    html = html_of(report.make_layer_sections(make_journey(pairs)))
+    html = html_of(report.make_layer_sections(make_result(pairs)))
     chart = html[html.index("named-bars") : html.index("</figure>")]
     assert chart.count("<dt>") == 2
     assert "<dt>layer1.0.bn1</dt>" in chart
@@ -141,8 +141,8 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     changed = SimpleNamespace(summary=SimpleNamespace(changed_originals=["/data/large.bin"]))
     untouched = SimpleNamespace(summary=SimpleNamespace(changed_originals=[]))
     agreement = Agreement(verdict, EQUAL)
-    made = make_journey(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
+    made = make_result(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
     made.doubts = [*find_differing_results(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert choose_verdict(made) == "not proved"
-    assert not [*find_differing_results(make_journey(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]
+    assert not [*find_differing_results(make_result(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]

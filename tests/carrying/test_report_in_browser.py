@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.carry_scripts import ON_THE_NPU, TORCH, replace_once, with_copy
+from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_copy, replace_once
 from reporting.browser import needs_browser, open_page
 
 pytestmark = [pytest.mark.browser, needs_browser]
@@ -38,7 +38,7 @@ LOOK = """
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Report of a script that was migrated with a wrong epsilon."""
     wrong = replace_once(ON_THE_NPU, "eps=1e-5", "eps=1e-2")
-    result = with_copy(tmp_path_factory.mktemp("carry"), TORCH, wrong, "--steps", "4")
+    result = carry_copy(tmp_path_factory.mktemp("carry"), TORCH, wrong, "--steps", "4")
     assert result.code == 1, result.stderr
     return result.out / "report.html"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import viaduct
 from carrying.failed_runs import run_that_failed
-from carrying.sample_carries import make_carried
+from carrying.sample_carries import make_carry_result
 from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote_lines, write
 
 OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")
@@ -14,7 +14,7 @@ OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device
 
 def test_a_mistake_in_the_script_leaves_no_reproducer(tmp_path: Path) -> None:
     run = run_that_failed(tmp_path, ["OWN"], "TypeError: unsupported operand type(s) for +: 'int' and 'str'")
-    write(make_carried(tmp_path, run), tmp_path / "reproducer.txt")
+    write(make_carry_result(tmp_path, run), tmp_path / "reproducer.txt")
     assert not (tmp_path / "reproducer.txt").exists()
 
 
@@ -22,7 +22,7 @@ def test_a_fault_of_viaduct_is_written_with_command_versions_lines_and_traceback
     failure = "AttributeError: 'Device' object has no attribute 'index'"
     run = run_that_failed(tmp_path, ["OWN", OURS], failure, versions={"torch": "2.4.0"})
     (tmp_path / "train.py").write_text("import torch\nx = 1\ny = torch.device('cuda').index\n")
-    write(make_carried(tmp_path, run), tmp_path / "reproducer.txt")
+    write(make_carry_result(tmp_path, run), tmp_path / "reproducer.txt")
     text = (tmp_path / "reproducer.txt").read_text()
     assert "Command: viaduct carry train.py" in text
     assert f"viaduct {viaduct.__version__}, python " in text

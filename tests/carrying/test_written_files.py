@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrying.carry_scripts import carry_script, migrated_text, replace_once, with_copy
+from carrying.carry_scripts import carry_copy, carry_script, migrate_text, replace_once
 from viaduct.carrying.further_results import ComparedRuns
 from viaduct.carrying.written_files import WrittenFile, compare_written, list_written
 from viaduct.training.events import EventFile
@@ -201,8 +201,8 @@ with tf.Session() as sess:
 @pytest.mark.slow
 def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow_estimator")
-    text = replace_once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
-    result = with_copy(tmp_path, EVALUATES, text)
+    text = replace_once(migrate_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
+    result = carry_copy(tmp_path, EVALUATES, text)
     assert result.code == 3, result.stdout
     assert "without gradients (an evaluation) of rank 0" in result.stdout
 

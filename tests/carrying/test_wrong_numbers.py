@@ -13,11 +13,11 @@ from carrying.carry_scripts import (
     ON_THE_NPU,
     TF1,
     TORCH,
-    hits,
-    migrated_text,
+    carry_copy,
+    carry_copy_in_forks,
+    list_met_limits,
+    migrate_text,
     replace_once,
-    with_copy,
-    with_copy_in_forks,
 )
 
 # name: (what stands there, what stands there by mistake, arguments, what the answer must say, what the first
@@ -76,7 +76,7 @@ QUICK_MISTAKES = ("learning_rate",)  # the others in `make test-all`
 def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
     old, new, words, output, line = TORCH_MISTAKES[mistake]
     options = words if "--steps" in words else ["--steps", "6", *words]
-    result = with_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
+    result = carry_copy_in_forks(tmp_path, TORCH, replace_once(ON_THE_NPU, old, new), *options)
     assert result.code == 1, result.stderr
     assert result.record["verdict"] == "differs"
     assert output in result.stdout
@@ -90,13 +90,13 @@ def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: P
 def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     old, new, words, output, line = TF1_MISTAKES[mistake]
-    copy = replace_once(migrated_text(TF1, tmp_path), old, new)
-    result = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
+    copy = replace_once(migrate_text(TF1, tmp_path), old, new)
+    result = carry_copy(tmp_path, TF1, copy, "--steps", "6", *words)
     assert output in result.stdout
     if mistake == "drop_remainder_lost":
         assert (result.code, result.record["verdict"]) == (2, "could not run"), result.stderr
         assert "dataset.shuffle(120).repeat().batch(batch_size)" in {
-            hit["text"].partition("= ")[2] for hit in hits(result)
+            hit["text"].partition("= ")[2] for hit in list_met_limits(result)
         }
         return
     assert (result.code, result.record["verdict"]) == (1, "differs"), result.stdout + result.stderr
@@ -106,7 +106,7 @@ def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
 def test_without_a_wrong_number_the_sides_agree_exactly(words: list[str], tmp_path: Path) -> None:
-    result = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
+    result = carry_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
     assert result.record["bitwise"], result.stdout + result.stderr
     missed = [edit["text"] for edit in result.record["edits"] if not edit["executed"]]
     if "--ranks" in words:  # one process never comes to the line that begins the process group
