@@ -82,7 +82,7 @@ def report_strategy(site: Site, reason: str, reason_zh: str) -> None:
 def report_helper(site: Site) -> None:
     if last_name(site.node.func) == STRATEGY_HELPER:
         site.request_review(
-            "this helper chooses a distribution strategy, which the run configuration no longer uses: remove the call if "
-            "nothing else does",
+            "this helper chooses a distribution strategy, which the run configuration no longer uses: remove the call "
+            "if nothing else does",
             zh="该辅助函数选择分布式策略,运行配置已不再使用:若无其他用途,请删除该调用",
         )
