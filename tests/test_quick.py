@@ -16,7 +16,7 @@ from quick import STARTERS, TESTS, heavy_import, is_quick
         ("def test() -> None:\n    from multiprocessing import Pool\n", "multiprocessing"),
         ("import tensorflow.compat.v1 as tf\n", "tensorflow.compat.v1"),
         ("from forked_viaduct import viaduct\n", "forked_viaduct"),
-        ("from training.ranks import together\n", "training.ranks, which imports multiprocessing.connection"),
+        ("from training.ranks import run_on_ranks\n", "training.ranks, which imports multiprocessing.connection"),
         ("from training import ranks\n", "training.ranks, which imports multiprocessing.connection"),
         ("import json\nfrom viaduct import devices\nfrom training.tiny_runs import RECIPE\n", None),
     ],

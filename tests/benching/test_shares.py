@@ -110,7 +110,7 @@ def test_so_is_what_it_launches_on_a_card() -> None:
 
 @pytest.mark.parametrize("part", [Lars(), Thor(frequency=1)])
 def test_the_optimizers_of_our_own_carry_the_mark(part: Lars | Thor, tmp_path: Path) -> None:
-    training = tiny_runs.training(replace(tiny_runs.RECIPE, optimizer=part), RunDir(tmp_path))
+    training = tiny_runs.build_training(replace(tiny_runs.RECIPE, optimizer=part), RunDir(tmp_path))
     training.set_training_mode()
     batches = training.iterate_batches()
     training.run_step(next(batches))

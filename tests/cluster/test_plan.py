@@ -13,7 +13,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from training.ranks import together
+from training.ranks import run_on_ranks
 from viaduct.cluster.plan import Cluster, Layer, Workload, estimate_all_reduce_seconds, predict_step
 from viaduct.errors import BadValue
 from viaduct.training.distributed import leave_ranks
@@ -146,7 +146,7 @@ def test_speeds_are_above_nothing(wrong: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
-    ended = together(ranks, sent_by_a_rank)
+    ended = run_on_ranks(ranks, sent_by_a_rank)
     assert [result.error for result in ended] == [None] * ranks, [result.output for result in ended]
     measured = [result.value for result in ended]
     layers = (Layer(measured[0][1], 1, 1),)

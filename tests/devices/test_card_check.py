@@ -30,7 +30,7 @@ def test_a_step_that_ends_in_nan_fails() -> None:
     assert card_check._find_largest_error(lost, finite) == float("inf")
 
 
-def test_a_card_that_throws_fails_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_raises_an_error_fails_with_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang() -> None:
         raise RuntimeError("aicore exception\ndump follows")
 

@@ -48,7 +48,7 @@ def test_an_unknown_name_is_refused_and_the_closest_offered() -> None:
     assert "Closest is 'cuda'" in str(caught.value)
 
 
-def test_gpu_is_not_a_name_and_the_message_says_what_nvidia_is_called() -> None:
+def test_gpu_is_no_name_and_the_message_names_nvidias() -> None:
     with pytest.raises(UnknownName, match="NVIDIA is 'cuda'"):
         devices.pick("gpu")
 

@@ -118,7 +118,7 @@ def test_an_index_beyond_the_cards_selects_nothing(install: Install, name: str) 
 
 
 @both
-def test_a_present_card_answers_through_the_documented_names(install: Install, name: str) -> None:
+def test_a_present_card_is_queried_by_the_documented_names(install: Install, name: str) -> None:
     card = install(name)
     device = devices.get(name)
     assert device.is_available()

@@ -11,7 +11,14 @@ import pytest
 import torch
 
 from training.test_loop import resume_training
-from training.tiny_runs import RECIPE, build_normed_network, forgetful, train_recipe, training, weights
+from training.tiny_runs import (
+    RECIPE,
+    build_dropout_network,
+    build_normed_network,
+    build_training,
+    copy_weights,
+    train_recipe,
+)
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
@@ -34,16 +41,16 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("sink", [0, 8, "auto"])
-@pytest.mark.parametrize("model", [build_normed_network, forgetful])
+@pytest.mark.parametrize("model", [build_normed_network, build_dropout_network])
 def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
     tmp_path: Path, model: object, sink: object
 ) -> None:
     recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= STOP)
+    first = build_training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= STOP)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
-    for name, tensor in weights(uninterrupted).items():
+    again = copy_weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
+    for name, tensor in copy_weights(uninterrupted).items():
         assert torch.equal(again[name], tensor), name

@@ -14,10 +14,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from training.sinks import BASE, RECIPES, list_losses
 from training.test_compiling import Tower
 from training.test_loop import resume_training
-from training.test_sink import BASE, RECIPES, losses
-from training.tiny_runs import RECIPE, Recorder, forgetful, train_recipe, training, weights, within
+from training.tiny_runs import (
+    RECIPE,
+    Recorder,
+    build_dropout_network,
+    build_training,
+    change_part,
+    copy_weights,
+    train_recipe,
+)
 from viaduct import devices
 from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
 from viaduct.training.callbacks import Checkpointing
@@ -69,12 +77,12 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
     plain = train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
     sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
     assert is_captured(sunk)
-    first, second = weights(sunk), weights(plain)
+    first, second = copy_weights(sunk), copy_weights(plain)
     apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
-    bits = all(torch.equal(first[key], second[key]) for key in first) and losses(observer) == losses(alone)
-    show(f"losses {difference(losses(observer), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
+    bits = all(torch.equal(first[key], second[key]) for key in first) and list_losses(observer) == losses(alone)
+    show(f"losses {difference(list_losses(observer), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
-    torch.testing.assert_close(losses(observer), losses(alone), equal_nan=True, **allowed)
+    torch.testing.assert_close(list_losses(observer), losses(alone), equal_nan=True, **allowed)
     for key in first:
         torch.testing.assert_close(first[key], second[key], **allowed)
     assert sunk.scale.get_state() == plain.scale.get_state()
@@ -86,14 +94,16 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
 
 
 def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:
-    recipe = exact(replace(BASE, model=forgetful, optimizer=Sgd(0.125, momentum=0.5), schedule=RECIPE.schedule))
+    recipe = exact(
+        replace(BASE, model=build_dropout_network, optimizer=Sgd(0.125, momentum=0.5), schedule=RECIPE.schedule)
+    )
     plain = train_recipe(recipe, RunDir(tmp_path / "plain"))
     drawn = torch.cuda.get_rng_state()
     sunk = train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
     assert is_captured(sunk)
     assert torch.equal(torch.cuda.get_rng_state(), drawn)  # a checkpoint after a sink draws on as without
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **LAST_BITS)
+    for key, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(sunk)[key], tensor, **LAST_BITS)
 
 
 @pytest.mark.parametrize("stop", [8, 11])
@@ -102,24 +112,24 @@ def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, na
     recipe = replace(exact(RECIPES[name]), sink=8)
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
+    first = build_training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     again = resume_training(recipe, run, saved)
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
-    for key, tensor in weights(uninterrupted).items():
-        torch.testing.assert_close(weights(again)[key], tensor, **allowed)
+    for key, tensor in copy_weights(uninterrupted).items():
+        torch.testing.assert_close(copy_weights(again)[key], tensor, **allowed)
 
 
 def test_batches_that_come_from_the_host_arrive_whole(tmp_path: Path) -> None:
     """Made on a stream of their own by threads, and read by the replayed steps."""
-    recipe = exact(within(BASE, "data", auto_augment="randaugment", workers=2))
+    recipe = exact(change_part(BASE, "data", auto_augment="randaugment", workers=2))
     alone, observer = Recorder(), Recorder()
     train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
     assert is_captured(train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer))
-    torch.testing.assert_close(losses(observer), losses(alone), **LAST_BITS)
+    torch.testing.assert_close(list_losses(observer), losses(alone), **LAST_BITS)
 
 
 class Curious(nn.Module):
@@ -127,7 +137,7 @@ class Curious(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.inside = forgetful(classes)
+        self.inside = build_dropout_network(classes)
 
     def forward(self, images: Tensor) -> Tensor:
         made: Tensor = self.inside(images)
@@ -146,7 +156,7 @@ def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
     assert "cannot be captured" in str(sunk.sink.obstacle)
     show(str(sunk.sink.obstacle))
     assert capsys.readouterr().err.count("--sink 8: the host drives each step") == 1
-    torch.testing.assert_close(losses(observer), losses(alone), **LAST_BITS)
+    torch.testing.assert_close(list_losses(observer), losses(alone), **LAST_BITS)
 
 
 def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) -> None:
@@ -156,8 +166,8 @@ def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) ->
     sunk = train_recipe(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), observer)
     assert is_captured(sunk)
     assert len(sunk.computation.compilation.parts) == 4
-    show(f"losses {difference(losses(observer), losses(alone)):.1e} apart")
-    torch.testing.assert_close(losses(observer), losses(alone), rtol=1e-3, atol=1e-3)
+    show(f"losses {difference(list_losses(observer), losses(alone)):.1e} apart")
+    torch.testing.assert_close(list_losses(observer), losses(alone), rtol=1e-3, atol=1e-3)
 
 
 def noise(size: int, count: int, classes: int) -> ImageSet:
@@ -170,7 +180,7 @@ def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, Image
     images = noise(size, 2 * batch, 10)
     data = Arrays(batch, size, classes=10, make=lambda path: images)
     recipe = replace(RECIPE, model=model, data=data, optimizer=Sgd(0.01), steps=10**6, log=Log(10**6))
-    recipe = within(recipe, "evaluation", every_epochs=0)
+    recipe = change_part(recipe, "evaluation", every_epochs=0)
     return replace(recipe, precision=Precision("bf16"), **more), images
 
 
@@ -201,7 +211,7 @@ def found_losses(made: Training, steps: int) -> list[float]:
     while made.step < steps:
         made.advance(batches)
     made.log()
-    return losses(found)[:steps]
+    return list_losses(found)[:steps]
 
 
 NETWORKS: dict[str, dict[str, Any]] = {

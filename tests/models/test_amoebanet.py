@@ -32,7 +32,7 @@ def on_paper(**options: Any) -> AmoebaNet:
     return network
 
 
-def test_in_training_it_answers_twice_and_otherwise_once() -> None:
+def test_in_training_it_returns_two_logits_and_otherwise_one() -> None:
     network = tiny()
     images_NCHW = torch.randn(2, 3, 67, 67)
     logits, auxiliary = network(images_NCHW)
@@ -40,13 +40,13 @@ def test_in_training_it_answers_twice_and_otherwise_once() -> None:
     assert network.eval()(images_NCHW).shape == (2, 5)
 
 
-def test_without_a_second_head_it_answers_once_in_training_too() -> None:
+def test_without_an_auxiliary_head_it_returns_one_logits_in_training_too() -> None:
     network = tiny(aux=False)
     assert network(torch.randn(2, 3, 40, 40)).shape == (2, 5)
     assert not any(key.startswith("aux") for key in network.state_dict())
 
 
-def test_both_answers_are_float32_under_autocast() -> None:
+def test_both_logits_are_float32_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         logits, auxiliary = tiny()(torch.randn(2, 3, 67, 67))
     assert logits.dtype == auxiliary.dtype == torch.float32

@@ -20,7 +20,7 @@ def test_factorised_reduction_takes_even_cells_and_odd_ones(size: tuple[int, int
     torch.testing.assert_close(reduction(features), reduction.final_path_bn(expected))
 
 
-def test_what_a_cell_gives_is_activated() -> None:
+def test_the_output_of_a_cell_is_activated() -> None:
     assert (
         Cell(NORMAL, 8, Previous(16, is_twice_as_large=False), 16, 1)(
             torch.randn(2, 8, 5, 5), torch.randn(2, 16, 5, 5), None

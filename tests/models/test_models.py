@@ -118,7 +118,7 @@ def with_gamma_of_one(network: nn.Module) -> nn.Module:
     return network
 
 
-def test_importing_the_room_does_not_import_torch() -> None:
+def test_importing_the_package_of_networks_does_not_import_torch() -> None:
     program = "import sys, viaduct.models; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -221,7 +221,7 @@ def test_both_layouts_give_the_same_logits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
-def test_only_lopsided_convolutions_copy(name: str) -> None:
+def test_only_unequally_padded_convolutions_copy(name: str) -> None:
     network = on_paper(name).to(memory_format=torch.channels_last)
     images = torch.empty(2, 3, 64, 64, device="meta").to(memory_format=torch.channels_last)
     with Operators() as operators:

@@ -74,7 +74,7 @@ def assert_alike(name: str, size: tuple[int, int], build: dict[str, Any], **opti
 
 @pytest.mark.parametrize("size", [(32, 32), (45, 38), (47, 33)])
 @pytest.mark.parametrize("name", RESNETS)
-def test_small_networks_answer_as_tensorflow_does(name: str, size: tuple[int, int]) -> None:
+def test_small_networks_have_the_logits_of_tensorflow(name: str, size: tuple[int, int]) -> None:
     assert_alike(name, size, RESNETS[name])
 
 
@@ -84,12 +84,12 @@ def test_resnexts_older_layout_holds_the_same_kernels(size: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("size", [(64, 64), pytest.param((75, 90), marks=pytest.mark.slow)])
-def test_amoebanet_answers_as_tensorflow_does(size: tuple[int, int]) -> None:
+def test_amoebanet_has_the_logits_of_tensorflow(size: tuple[int, int]) -> None:
     assert_alike("amoebanet_d", size, {**AMOEBANET, "aux": False})
 
 
 @pytest.mark.parametrize("size", [75, pytest.param(131, marks=pytest.mark.slow)])
-def test_amoebanets_two_heads_answer_as_tensorflows_in_training(size: int) -> None:
+def test_amoebanets_two_heads_have_the_logits_of_tensorflow_in_training(size: int) -> None:
     # In double precision: over a batch of a few cells, norms magnify what rounding leaves.
     images_NHWC = images(size, size).astype(np.float64)
     theirs, values = reference("amoebanet_d", images_NHWC, training=True, **AMOEBANET)
@@ -115,6 +115,8 @@ def test_amoebanets_two_heads_answer_as_tensorflows_in_training(size: int) -> No
         ("amoebanet_d", {"aux": False}),
     ],
 )
-def test_whole_networks_answer_as_tensorflow_does(name: str, options: dict[str, Any], size: tuple[int, int]) -> None:
+def test_whole_networks_have_the_logits_of_tensorflow(
+    name: str, options: dict[str, Any], size: tuple[int, int]
+) -> None:
     shared = {key: value for key, value in options.items() if key != "layout"}
     assert_alike(name, size, shared, **{key: value for key, value in options.items() if key == "layout"})

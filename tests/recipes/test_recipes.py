@@ -156,7 +156,7 @@ def test_a_file_that_does_not_exist_is_named(path: str, tmp_path: Path, monkeypa
         load(path)
 
 
-def test_a_file_without_a_recipe_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_file_without_a_recipe_is_refused_with_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(
         BadValue, match=r"mine.py does not define `recipe`.\n  It needs a line such as: recipe = Recipe"
     ):

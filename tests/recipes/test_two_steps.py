@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.tiny_runs import Recorder, weights, within
+from training.tiny_runs import Recorder, change_part, copy_weights
 from viaduct import devices
 from viaduct.data.source import Dataset
 from viaduct.recipes import Amoebanet, ImageSet, Precision, Recipe, Records, Split, load, names
@@ -35,10 +35,10 @@ def shrunken(name: str) -> Recipe:
     """The recipe with images as small and batches as few as its network bears."""
     recipe = load(name).recipe
     small = recipe.model == "amoebanet_d"
-    recipe = within(recipe, "data", global_batch=BATCH, eval_batch=0, size=72 if small else 33)
+    recipe = change_part(recipe, "data", global_batch=BATCH, eval_batch=0, size=72 if small else 33)
     recipe = replace(recipe, network=Amoebanet(cells=3, filters=32)) if small else recipe
     recipe = apply_source_settings(recipe, keep_size=True)
-    return replace(within(recipe, "log", every_steps=1), steps=100, precision=Precision("fp32"))
+    return replace(change_part(recipe, "log", every_steps=1), steps=100, precision=Precision("fp32"))
 
 
 def images(recipe: Recipe) -> Dataset:
@@ -59,7 +59,7 @@ def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
     device, device_name = devices.pick("cpu")
     training = Training(recipe, RunDir(tmp_path), images(recipe), device, device_name, [recorder])
     training.computation.train(True)
-    before = weights(training)
+    before = copy_weights(training)
     with training.train_batches as batches:
         epoch = batches.epoch(0)
         for _ in range(2):
@@ -69,6 +69,6 @@ def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
     assert len(losses) == 2
     assert 0.5 * rng < losses[0] < 10 * rng  # a fresh network knows little
     assert math.isfinite(losses[1])
-    moved = [key for key, tensor in weights(training).items() if not torch.equal(tensor, before[key])]
+    moved = [key for key, tensor in copy_weights(training).items() if not torch.equal(tensor, before[key])]
     assert "head.weight" in moved
     assert len(moved) > 0.6 * len(before)  # early in a warm-up some weights move by less than fp32 can tell

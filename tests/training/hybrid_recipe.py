@@ -12,7 +12,7 @@ from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Paral
 CLASSES, BATCH = 23, 12  # 23 = 8 + 8 + 7 over three ranks
 
 
-def images(count: int, seed: int, classes: int) -> Split:
+def make_split(count: int, seed: int, classes: int) -> Split:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, count)
     colours = np.random.default_rng(7).integers(40, 216, (classes, 3))
@@ -20,12 +20,12 @@ def images(count: int, seed: int, classes: int) -> Split:
     return Split((colours[labels][:, None, None] + noise).astype(np.uint8), labels.astype(np.int64))
 
 
-def few(path: Path | None) -> ImageSet:
-    return ImageSet(images(60, 1, CLASSES), images(31, 2, CLASSES), tuple(map(str, range(CLASSES))))
+def make_images(path: Path | None) -> ImageSet:
+    return ImageSet(make_split(60, 1, CLASSES), make_split(31, 2, CLASSES), tuple(map(str, range(CLASSES))))
 
 
-class Exact(nn.Module):
-    """Model in fp64, so that ranks agree in whatever order they add."""
+class DoubleNetwork(nn.Module):
+    """Network in fp64, so that the order in which ranks add hardly matters."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Exact(nn.Module):
 
 HYBRID = Parallel(mode="hybrid", sync_norm=True, hang_seconds=60)
 FEW = Recipe(
-    model=Exact,
-    data=Arrays(global_batch=BATCH, size=8, classes=CLASSES, flip=True, make=few),
+    model=DoubleNetwork,
+    data=Arrays(global_batch=BATCH, size=8, classes=CLASSES, flip=True, make=make_images),
     optimizer=Sgd(lr=0.5, momentum=0.9, weight_decay=1e-3),
     precision=Precision("fp32"),
     steps=12,

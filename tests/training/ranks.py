@@ -20,7 +20,7 @@ PATIENCE = 600.0  # seconds: on a busy machine ranks need many times as long as 
 
 
 @dataclass
-class Ended:
+class RankResult:
     """Result of one rank."""
 
     value: Any  # what its work returned
@@ -36,14 +36,19 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def together(ranks: int, work: Callable[..., Any], *arguments: Any, silent: tuple[int, ...] = ()) -> list[Ended]:
-    """The same work on each of so many ranks; none is left behind. Those that are silent are not waited for."""
+def run_on_ranks(
+    ranks: int, work: Callable[..., Any], *arguments: Any, silent: tuple[int, ...] = ()
+) -> list[RankResult]:
+    """Run the work on each of `ranks` new ranks, end them all, and return their results in order.
+
+    The ranks in `silent` are not waited for.
+    """
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder, str(rank)) for rank in range(ranks)]
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
         processes = [
-            CONTEXT.Process(target=be_rank, args=(rank, ranks, port, logs[rank], pipes[rank][1], work, arguments))
+            CONTEXT.Process(target=run_rank, args=(rank, ranks, port, logs[rank], pipes[rank][1], work, arguments))
             for rank in range(ranks)
         ]
         for process in processes:
@@ -51,7 +56,7 @@ def together(ranks: int, work: Callable[..., Any], *arguments: Any, silent: tupl
         for _, far in pipes:
             far.close()
         try:
-            answers = [heard(near, 0 if rank in silent else PATIENCE) for rank, (near, _) in enumerate(pipes)]
+            answers = [receive_answer(near, 0 if rank in silent else PATIENCE) for rank, (near, _) in enumerate(pipes)]
             for process, answer in zip(processes, answers, strict=True):
                 process.join(0 if answer[1] == MUTE else PATIENCE)
         finally:
@@ -60,12 +65,12 @@ def together(ranks: int, work: Callable[..., Any], *arguments: Any, silent: tupl
                 process.join()
         printed = [log.read_text() if log.exists() else "" for log in logs]
     return [
-        Ended(*answer, output, process.exitcode)
+        RankResult(*answer, output, process.exitcode)
         for answer, output, process in zip(answers, printed, processes, strict=True)
     ]
 
 
-def heard(pipe: Connection, seconds: float) -> tuple[Any, str | None, bool]:
+def receive_answer(pipe: Connection, seconds: float) -> tuple[Any, str | None, bool]:
     try:
         if pipe.poll(seconds):
             answer: tuple[Any, str | None, bool] = pickle.loads(pipe.recv_bytes())
@@ -75,7 +80,7 @@ def heard(pipe: Connection, seconds: float) -> tuple[Any, str | None, bool]:
     return None, MUTE, False
 
 
-def be_rank(
+def run_rank(
     rank: int,
     ranks: int,
     port: int,
@@ -104,4 +109,4 @@ def be_rank(
         pipe.send_bytes(pickle.dumps((work(*arguments), None, False)))
     except ViaductError as error:
         pipe.send_bytes(pickle.dumps((None, f"{type(error).__name__}: {error}", error.is_silent)))
-        time.sleep(0.2)  # the others hear it from us, not from a closed connection
+        time.sleep(0.2)  # so that the other ranks read the error, not a closed connection

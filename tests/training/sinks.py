@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training.tiny_runs import RECIPE, Recorder, build_normed_network, forgetful, training
+from training.tiny_runs import RECIPE, Recorder, build_dropout_network, build_normed_network, build_training
 from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
@@ -24,7 +24,7 @@ RECIPES = {
     "label smoothing": replace(BASE, loss=CrossEntropy(0.1)),
     "mixup": replace(BASE, mixup=0.2),
     "accumulation": replace(BASE, accumulate=2, clip_norm=0.5),
-    "dropout": replace(BASE, model=forgetful),
+    "dropout": replace(BASE, model=build_dropout_network),
     "adamw": replace(BASE, optimizer=AdamW(1e-2)),
     "rmsprop": replace(BASE, optimizer=RmsProp(0.05)),
     "lars": replace(BASE, optimizer=Lars(form="contrib")),
@@ -39,11 +39,11 @@ RECIPES = {
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def losses(recorder: Recorder) -> list[float]:
+def list_losses(recorder: Recorder) -> list[float]:
     return [loss for record in recorder.logs for loss in record.losses]
 
 
-def states(done: Training) -> list[Any]:
+def list_optimizer_state(done: Training) -> list[Any]:
     state = done.optimizer.state_dict()
     found: list[Any] = [group["lr"] for group in state["param_groups"]]
     for number in sorted(state["state"]):
@@ -51,8 +51,8 @@ def states(done: Training) -> list[Any]:
     return found
 
 
-def on_device(recipe: Recipe, run: RunDir, capture: Callable[[Work], Work], *others: Callback) -> Training:
-    sunk = training(recipe, run, *others)
+def train_in_sinks(recipe: Recipe, run: RunDir, capture: Callable[[Work], Work], *others: Callback) -> Training:
+    sunk = build_training(recipe, run, *others)
     assert sunk.sink is not None
     sunk.sink.obstacle = None
     sunk.sink.capture = capture

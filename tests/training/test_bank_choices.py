@@ -53,7 +53,7 @@ def bank(tmp_path: Path) -> Path:
 
 
 def recipe() -> Any:
-    return replace(tiny_runs.RECIPE, model=tiny_runs.forgetful)
+    return replace(tiny_runs.RECIPE, model=tiny_runs.build_dropout_network)
 
 
 def make_training(path: Path) -> Training:

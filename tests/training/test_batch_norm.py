@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, build_normed_network, make_images, plain
+from training.tiny_runs import RECIPE, build_normed_network, build_plain_network, make_images
 from training.unsettled_run import SLOW, run_recipe
 from viaduct import devices
 from viaduct.training import batch_norm
@@ -58,10 +58,15 @@ def test_nothing_is_reported_where_recomputing_does_not_help(
 
 def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
-    run_recipe(run, replace(RECIPE, model=plain))
+    run_recipe(run, replace(RECIPE, model=build_plain_network))
     device, device_name = devices.pick("cpu")
     saved = SavedCheckpoint(run.checkpoints / "step-10")
-    assert check_running_statistics(replace(RECIPE, model=plain), saved, make_images(None), device, device_name) is None
+    assert (
+        check_running_statistics(
+            replace(RECIPE, model=build_plain_network), saved, make_images(None), device, device_name
+        )
+        is None
+    )
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(

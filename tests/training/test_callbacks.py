@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny_runs import RECIPE, After, Recorder, train_recipe, training, within
+from training.tiny_runs import RECIPE, After, Recorder, build_training, change_part, train_recipe
 from viaduct.errors import Diverged
 from viaduct.recipes import Checkpoint, Evaluation, Log, Precision
 from viaduct.training.callbacks import (
@@ -86,7 +86,7 @@ def test_a_requested_stop_ends_the_run_as_if_that_step_were_its_last(run: RunDir
 
 
 def test_a_threshold_that_is_not_reached_stops_nothing(run: RunDir) -> None:
-    standing = replace(within(RECIPE, "optimizer", lr=0.0), evaluation=Evaluation(stop_threshold=0.99))
+    standing = replace(change_part(RECIPE, "optimizer", lr=0.0), evaluation=Evaluation(stop_threshold=0.99))
     done = train_recipe(standing, run, StopAtThreshold())
     assert (done.step, done.progress.stop_reason) == (10, None)
 
@@ -209,7 +209,7 @@ def test_only_the_last_few_checkpoints_stay(run: RunDir) -> None:
 @pytest.mark.parametrize(("keep_best", "left"), [(True, [5, 19, 20]), (False, [19, 20])])
 def test_the_best_checkpoint_stays(run: RunDir, keep_best: bool, left: list[int]) -> None:
     rules = Checkpoint(every_steps=1, every_minutes=0, keep=2, keep_best=keep_best)
-    recipe = replace(within(RECIPE, "optimizer", lr=0.5), epochs=4, checkpoint=rules)
+    recipe = replace(change_part(RECIPE, "optimizer", lr=0.5), epochs=4, checkpoint=rules)
     recipe = replace(recipe, schedule=lambda step, steps: float(step < 5))  # learns in the first epoch only
     recorder = Recorder()
     done = train_recipe(recipe, run, recorder, After(6, fill(0.0)), Checkpointing())
@@ -290,7 +290,7 @@ def test_a_bar_is_drawn_on_a_terminal(run: RunDir, monkeypatch: pytest.MonkeyPat
 def test_a_bar_can_be_closed_before_it_was_drawn_and_twice(run: RunDir) -> None:
     bar = ProgressBar(Terminal())
     bar.close()
-    bar.start(training(RECIPE, run))
+    bar.start(build_training(RECIPE, run))
     bar.close()
     bar.close()
 

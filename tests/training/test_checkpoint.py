@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import build_normed_network, plain
+from training.tiny_runs import build_normed_network, build_plain_network
 from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
 from viaduct.training.checkpoint import (
@@ -180,7 +180,7 @@ def test_nothing_is_left_of_what_was_discarded_or_cut_short(tmp_path: Path) -> N
 
 def test_a_checkpoint_of_another_model_changes_nothing_and_is_refused_by_name(tmp_path: Path) -> None:
     [saved] = saved_at(tmp_path, 1)
-    other = plain(4)
+    other = build_plain_network(4)
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     with pytest.raises(BadRun, match="is a checkpoint of another model") as caught:
         load_model(other, saved.read_model(), saved.path)

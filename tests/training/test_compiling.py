@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights
+from training.tiny_runs import RECIPE, build_normed_network, build_training, copy_weights, train_recipe
 from viaduct import models
 from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadValue
@@ -187,13 +187,13 @@ def test_a_compiled_network_in_bf16_keeps_the_gradient_of_a_single_pixel_whole(r
     plain = train_recipe(replace(recipe, mode="eager"), run)
     done = train_recipe(recipe, run)
     assert graphs() == 2
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.filterwarnings("ignore:.*inline_inbuilt_nn_modules is deprecated:FutureWarning")
 def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
-    done = training(TOWER, run)
+    done = build_training(TOWER, run)
     done.computation.train(True)
     done.run_step(next(done.iterate_batches()))
     assert list_compiled(done.model) == ["blocks.0", "blocks.1", "blocks.2", "last"]
@@ -208,8 +208,8 @@ def test_a_compiled_run_takes_the_same_steps(tmp_path: Path, traced: None, how: 
     plain = train_recipe(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
     done = train_recipe(replace(TOWER, compile=how), RunDir(tmp_path / how))
     assert graphs() > 0
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor)
 
 
 def test_off_compiles_nothing(run: RunDir, traced: None) -> None:
@@ -226,13 +226,13 @@ def test_only_the_named_parts_are_compiled(run: RunDir, traced: None, patterns: 
     assert done.mode == "graph"
     assert list_compiled(done.model) == parts
     assert graphs() > 0
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor)
 
 
 def test_a_pattern_that_names_no_part_is_refused_with_the_closest(run: RunDir) -> None:
     with pytest.raises(BadValue, match=r"--compile-parts 'block' matches no name") as refused:
-        training(replace(TOWER, compile_parts="block"), run)
+        build_training(replace(TOWER, compile_parts="block"), run)
     assert "blocks" in str(refused.value)
 
 
@@ -279,16 +279,16 @@ def test_thors_refreshes_see_blocks_that_are_not_compiled(run: RunDir, traced: N
     recipe = replace(TOWER, optimizer=Thor(0.01, frequency=1))
     plain = train_recipe(replace(recipe, mode="eager"), run)
     done = train_recipe(recipe, run)
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor)
 
 
 class Close(Callback):
     needs_every_step = True
 
 
-def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: None) -> None:
-    done = training(TOWER, run, Close())
+def test_a_callback_that_needs_every_step_has_a_network_compiled_whole(run: RunDir, traced: None) -> None:
+    done = build_training(TOWER, run, Close())
     assert not done.computation.compilation.parts
     assert list_compiled(done.model) == []
 
@@ -319,7 +319,7 @@ def test_no_folder_is_named_if_compiled_code_is_not_kept(monkeypatch: pytest.Mon
     assert str(compilation.describe_compilation()).splitlines()[0] == "Compiled the network in 2.0 s"
 
 
-def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
+def test_on_the_cpu_the_user_reads_that_compiling_may_not_pay(
     run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = train_recipe(TOWER, run)
@@ -346,7 +346,7 @@ def test_a_cache_that_cannot_be_written_is_left_to_torch(monkeypatch: pytest.Mon
     assert CACHE_VARIABLE not in os.environ
 
 
-def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Path) -> None:
+def test_a_cache_folder_that_torch_has_set_is_not_the_users(tmp_path: Path) -> None:
     code = (
         "import os, torch._dynamo\n"
         "from viaduct.training.compiling import CACHE_VARIABLE, set_compile_cache\n"
@@ -364,7 +364,7 @@ def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Pa
     assert after == str(tmp_path / "viaduct" / "compiled")
 
 
-def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(tmp_path: Path) -> None:
+def test_a_cache_folder_of_the_user_is_the_users_even_if_torch_would_set_the_same(tmp_path: Path) -> None:
     code = (
         "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
         "compiling.set_compile_cache()\nprint(os.environ[compiling.CACHE_VARIABLE])\n"
@@ -410,8 +410,8 @@ def test_a_single_pixel_in_bf16_is_whole_in_code_that_was_compiled_for_real(
     plain = train_recipe(replace(recipe, mode="eager"), RunDir(tmp_path / "plain"))
     done = train_recipe(recipe, RunDir(tmp_path / "graph"))
     assert any((tmp_path / "cache").iterdir())
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.slow
@@ -428,5 +428,5 @@ def test_blocks_compiled_for_real_take_the_same_steps_and_are_there_again(
     torch._dynamo.utils.counters.clear()
     train_recipe(TOWER, RunDir(tmp_path / "again"))
     assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == graphs() > 0
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-4, atol=1e-5)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(done)[name], tensor, rtol=1e-4, atol=1e-5)

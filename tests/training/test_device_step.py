@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.sinks import BASE, CLOSE, RECIPES, losses, on_device, states
+from training.sinks import BASE, CLOSE, RECIPES, list_losses, list_optimizer_state, train_in_sinks
 from training.tiny_runs import (
     Recorder,
+    build_training,
+    copy_weights,
     train_recipe,
-    training,
-    weights,
 )
 from viaduct.recipes import Ema, Precision, Sgd
 from viaduct.training.callbacks import (
@@ -57,7 +57,7 @@ def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
         seen.extend((before, state()))
         return work
 
-    on_device(replace(BASE, ema=Ema(0.9), sink=6), run, capture)
+    train_in_sinks(replace(BASE, ema=Ema(0.9), sink=6), run, capture)
     assert seen[0] == seen[1]
 
 
@@ -74,12 +74,12 @@ def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -
 
         return replay
 
-    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), capture, observer)
+    sunk = train_in_sinks(recipe, RunDir(tmp_path / "sunk"), capture, observer)
     assert len(replays) >= 4
-    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
-    for first, second in zip(states(sunk), states(plain), strict=True):
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **CLOSE)
+    for key, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(sunk)[key], tensor, **CLOSE)
+    for first, second in zip(list_optimizer_state(sunk), list_optimizer_state(plain), strict=True):
         torch.testing.assert_close(first, second, **CLOSE)
     assert sunk.scale.get_state() == plain.scale.get_state()
     assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
@@ -98,15 +98,15 @@ def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, opt
 
     recipe, alone, observer = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
     train_recipe(replace(recipe, sink=0), run, alone, Unfused())
-    sunk = on_device(recipe, run, lambda work: work, observer, Unfused())
+    sunk = train_in_sinks(recipe, run, lambda work: work, observer, Unfused())
     assert support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=False) is None
     assert "cannot skip" in str(support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=True))
-    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **CLOSE)
 
 
 def test_steps_that_overflow_on_the_device_are_skipped_and_counted(run: RunDir) -> None:
     recipe = replace(RECIPES["loss scale that overflows now and then"], sink=4)
-    sunk, first = on_device(recipe, run, lambda work: work), training(recipe, run)
+    sunk, first = train_in_sinks(recipe, run, lambda work: work), build_training(recipe, run)
     first.run_step(next(first.iterate_batches()))
     assert first.scale.skipped == 0  # the first step is the host's
     assert sunk.scale.skipped > 1
@@ -143,7 +143,7 @@ def test_the_loss_scale_on_the_device_follows_the_one_on_the_host(precision: Pre
 
 def test_a_batch_that_is_loaded_does_not_move(run: RunDir) -> None:
     """A captured graph reads from the addresses that it was captured with."""
-    state = training(BASE, run)
+    state = build_training(BASE, run)
     batches = state.train_batches.epoch(0)
     first, second = next(iter(batches)), next(iter(batches))
     step = DeviceStep(state.train_step, first, 2)
@@ -156,7 +156,7 @@ def test_a_batch_that_is_loaded_does_not_move(run: RunDir) -> None:
 
 
 def test_rates_and_progress_of_the_coming_steps_are_on_the_device(run: RunDir) -> None:
-    state = training(BASE, run)
+    state = build_training(BASE, run)
     step = DeviceStep(state.train_step, next(iter(state.train_batches.epoch(0))), 4)
     state.progress.step = 2
     step.load_schedule(3)

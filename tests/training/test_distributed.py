@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from training.ranks import Ended, free_port, together
-from training.tiny_runs import RECIPE, within
+from training.ranks import RankResult, free_port, run_on_ranks
+from training.tiny_runs import RECIPE, change_part
 from viaduct.data.order import draw_permutation
 from viaduct.errors import BadValue, ViaductError
 from viaduct.models.resnet_cifar import small_resnet
@@ -104,9 +104,9 @@ def run_recipe(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
     )
 
 
-def train_on_ranks(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
+def train_on_ranks(ranks: int, run: Path, recipe: Recipe) -> list[RankResult]:
     """A run that came to its end on all ranks."""
-    ended = together(ranks, run_recipe, run, recipe)
+    ended = run_on_ranks(ranks, run_recipe, run, recipe)
     for rank, result in enumerate(ended):
         assert result.error is None, f"rank {rank}: {result.error}\n{result.output}"
         assert result.exit_code == 0
@@ -266,10 +266,10 @@ def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) 
 @pytest.mark.parametrize(
     "recipe",
     [
-        within(RESNET, "parallel", compress="bf16"),
-        within(RESNET, "parallel", compress="fp16", bucket_mb=0.01),
-        within(within(RESNET, "precision", compute="bf16"), "parallel", sync_norm=False),
-        within(RESNET, "precision", compute="O2"),
+        change_part(RESNET, "parallel", compress="bf16"),
+        change_part(RESNET, "parallel", compress="fp16", bucket_mb=0.01),
+        change_part(change_part(RESNET, "precision", compute="bf16"), "parallel", sync_norm=False),
+        change_part(RESNET, "precision", compute="O2"),
     ],
     ids=["bf16 gradients", "fp16 gradients", "autocast", "O2"],
 )
@@ -303,7 +303,7 @@ def test_every_image_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
     recipe = replace(loaded.recipe, steps=10)
     run_training(TrainingRequest(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
     (score_value,) = score(run)
-    ranks = [ended.value for ended in together(3, score, run)]
+    ranks = [ended.value for ended in run_on_ranks(3, score, run)]
     assert ranks[1:] == [[], []]
     (three,) = ranks[0]
     assert three["count"] == 70
@@ -324,7 +324,7 @@ class SignalOne(Callback):
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = together(3, run_recipe, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
+    ended = run_on_ranks(3, run_recipe, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
     assert [(process.value.finished, process.value.signal) for process in ended] == [(False, signal.SIGTERM)] * 3
     assert len({process.value.step for process in ended}) == 1
     assert "Stopped after step 5 of 100" in ended[0].output
@@ -372,7 +372,7 @@ bad_on_rank_1.calls = 0  # type: ignore[attr-defined]
 
 
 def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path) -> None:
-    ended = together(3, run_recipe, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
+    ended = run_on_ranks(3, run_recipe, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
     for process in ended:
         assert process.error is not None
         assert process.error.startswith("Diverged: the loss became nan at step 3")
@@ -409,8 +409,8 @@ def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str,
 
 
 def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
-    recipe = within(TINY, "precision", loss_scale="dynamic", scale_start=4.0)
-    ended = together(2, scales_and_weights, tmp_path, replace(recipe, callbacks=(Overflow(),)))
+    recipe = change_part(TINY, "precision", loss_scale="dynamic", scale_start=4.0)
+    ended = run_on_ranks(2, scales_and_weights, tmp_path, replace(recipe, callbacks=(Overflow(),)))
     assert [process.error for process in ended] == [None, None], ended[0].output + ended[1].output
     (skipped, scale, ours), (skipped_too, scale_too, theirs) = (process.value for process in ended)
     assert (skipped, scale) == (skipped_too, scale_too) == (1, 2.0)
@@ -419,14 +419,14 @@ def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
 
 def test_what_rank_0_refuses_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    ended = together(3, run_recipe, tmp_path, TINY)
+    ended = run_on_ranks(3, run_recipe, tmp_path, TINY)
     assert all(process.error is not None and "is not empty and holds no run" in process.error for process in ended)
     assert [result.is_silent for result in ended] == [False, True, True]
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_an_error_of_one_rank_names_it(tmp_path: Path) -> None:
-    ended = together(2, fail_on_rank_1)
+    ended = run_on_ranks(2, fail_on_rank_1)
     assert ended[1].error == "BadValue: rank 1: something was wrong here."
     assert ended[0].error is not None
     assert ended[0].error.startswith("LostRank: rank 0 lost another rank of the run")
@@ -441,7 +441,7 @@ def fail_on_rank_1() -> None:
 
 
 def test_more_ranks_than_images_in_a_batch(tmp_path: Path) -> None:
-    ended = together(3, run_recipe, tmp_path / "run", within(TINY, "data", global_batch=2))
+    ended = run_on_ranks(3, run_recipe, tmp_path / "run", change_part(TINY, "data", global_batch=2))
     assert ended[0].error is not None
     assert "a global batch of 2 leaves some of 3 ranks without an image" in ended[0].error
     assert not (tmp_path / "run").exists()
@@ -470,7 +470,7 @@ def test_without_torchruns_variables_a_run_is_alone() -> None:
     assert read_group(PLACE) == Group(1, 2, 1, 2)
 
 
-def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rendezvous_address_that_nobody_answers_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (PLACE | {"MASTER_PORT": str(free_port())}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(distributed, "GRACE_S", 0.0)
@@ -479,7 +479,7 @@ def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.Mon
         pass
 
 
-def test_alone_a_wish_holds_at_once() -> None:
+def test_a_request_of_a_single_rank_takes_effect_at_once() -> None:
     agreement = Agreement(ALONE, lambda: 15)
     assert agreement.get_signal() == 15
     assert agreement.is_save_due(True)

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.tiny_runs import RECIPE, After, Recorder, build_normed_network, forgetful, train_recipe, training, within
+from training.tiny_runs import (
+    RECIPE,
+    After,
+    Recorder,
+    build_dropout_network,
+    build_normed_network,
+    build_training,
+    change_part,
+    train_recipe,
+)
 from viaduct.comparison.dump_options import DumpOptions
 from viaduct.comparison.readers.viaduct_dump import read
 from viaduct.errors import BadValue
@@ -17,7 +26,7 @@ from viaduct.recipes import Precision, Recipe, Thor
 from viaduct.training.dumping import Dumping, check_dump
 from viaduct.training.rundir import RunDir
 
-FORGETFUL = replace(RECIPE, model=forgetful, epochs=1)
+FORGETFUL = replace(RECIPE, model=build_dropout_network, epochs=1)
 
 
 def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> list[float]:
@@ -32,7 +41,7 @@ def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> 
 
 @pytest.mark.parametrize(
     "recipe",
-    [FORGETFUL, within(FORGETFUL, "data", workers=2), replace(FORGETFUL, accumulate=2)],
+    [FORGETFUL, change_part(FORGETFUL, "data", workers=2), replace(FORGETFUL, accumulate=2)],
     ids=["", "workers", "parts"],
 )
 def test_losses_are_the_same_bits_with_a_dump(tmp_path: Path, recipe: Recipe) -> None:
@@ -62,7 +71,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     single, parts = tmp_path / "whole", tmp_path / "parts"
     losses(FORGETFUL, single, DumpOptions("3"))
     parts.mkdir()
-    first = training(FORGETFUL, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
+    first = build_training(FORGETFUL, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
     with first.train_batches, first.validation:
         first.fit()
     from viaduct.training.checkpoint import find_newest_intact
@@ -70,7 +79,7 @@ def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
     saved, _ = find_newest_intact(RunDir(parts).checkpoints)
     assert saved is not None
     dumping = Dumping(DumpOptions("0,3"))
-    second = training(FORGETFUL, RunDir(parts), dumping)
+    second = build_training(FORGETFUL, RunDir(parts), dumping)
     second.restore(saved)
     with second.train_batches, second.validation:
         second.fit()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from training.ranks import together
+from training.ranks import run_on_ranks
 from training.test_distributed import run_recipe, samples
 from viaduct.recipes import Recipe, load
 from viaduct.training.rundir import RunDir
@@ -76,7 +76,7 @@ def by_file(run: Path, recipe: Path) -> None:
 def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four ranks that nobody kills."""
     run = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert [result.error for result in together(4, by_file, run, recipe)] == [None] * 4
+    assert [result.error for result in run_on_ranks(4, by_file, run, recipe)] == [None] * 4
     return run
 
 

@@ -12,7 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, After, build_normed_network, make_images, train_recipe, training, weights
+from training.tiny_runs import (
+    RECIPE,
+    After,
+    build_normed_network,
+    build_training,
+    copy_weights,
+    make_images,
+    train_recipe,
+)
 from viaduct import devices
 from viaduct.data.batches import BatchStream
 from viaduct.errors import BadValue
@@ -47,7 +55,7 @@ def move(model: nn.Module, step: int) -> None:
 
 
 @pytest.mark.parametrize("num_updates", [True, False])
-def test_the_shadow_is_tensorflows_average_of_weights_and_statistics(num_updates: bool) -> None:
+def test_the_averages_are_tensorflows_of_weights_and_statistics(num_updates: bool) -> None:
     model = network()
     shadow, run = AveragedWeights(Ema(0.4, num_updates), model), computation(model)
     expected = {name: value.double() for name, value in model.state_dict().items() if value.is_floating_point()}
@@ -86,7 +94,7 @@ def test_the_average_is_tensorflows_own() -> None:
 @pytest.mark.parametrize(
     "plan", [FP32, PrecisionPlan("bf16", True, False), PrecisionPlan("bf16", True, True)], ids=["fp32", "O2", "O3"]
 )
-def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: PrecisionPlan) -> None:
+def test_the_network_has_the_averages_and_afterwards_its_weights_again(plan: PrecisionPlan) -> None:
     model = network()
     run, images = computation(model, plan), torch.randn(3, 3, 16, 16)
     run.train(False)
@@ -106,7 +114,7 @@ def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: PrecisionPl
     assert held == [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]
 
 
-def test_the_network_is_itself_again_after_an_error() -> None:
+def test_the_network_has_its_weights_again_after_an_error() -> None:
     model = network()
     run, shadow = computation(model), AveragedWeights(Ema(0.5), model)
     move(model, 2)
@@ -116,17 +124,17 @@ def test_the_network_is_itself_again_after_an_error() -> None:
     assert torch.equal(model[0].weight, own)
 
 
-def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) -> None:
+def test_a_run_evaluates_the_averages_and_trains_on_with_its_weights(run: RunDir) -> None:
     plain = train_recipe(replace(AVERAGED, ema=None), run)
     averaged = train_recipe(AVERAGED, run)
-    for name, tensor in weights(plain).items():
-        assert torch.equal(weights(averaged)[name], tensor)
+    for name, tensor in copy_weights(plain).items():
+        assert torch.equal(copy_weights(averaged)[name], tensor)
     assert averaged.ema is not None
     assert averaged.ema.updates == averaged.steps
     assert loss_of(averaged.ema.build_state_dict(averaged.model), averaged) == pytest.approx(
         averaged.score.loss, rel=1e-5
     )
-    assert loss_of(weights(plain), plain) == pytest.approx(plain.score.loss, rel=1e-5)
+    assert loss_of(copy_weights(plain), plain) == pytest.approx(plain.score.loss, rel=1e-5)
     assert averaged.score.loss != pytest.approx(plain.score.loss, rel=1e-3)
 
 
@@ -144,7 +152,7 @@ def loss_of(tensors: dict[str, Tensor], run: Training) -> float:
 
 
 def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: RunDir) -> None:
-    state = training(AVERAGED, run)
+    state = build_training(AVERAGED, run)
     with torch.no_grad():
         state.model[5].weight.fill_(7.0)
     seen: list[Tensor] = []
@@ -168,7 +176,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     straight = train_recipe(recipe, RunDir(tmp_path / "straight"))
     broken = RunDir(tmp_path / "broken")
     train_recipe(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
-    resumed = training(recipe, broken)
+    resumed = build_training(recipe, broken)
     resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
         resumed.fit()
@@ -180,7 +188,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     assert not torch.equal(ours["model"]["1.running_mean"], ours["ema"]["1.running_mean"])
 
 
-def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
+def test_damaged_averages_are_a_damaged_checkpoint(run: RunDir) -> None:
     saved = train_recipe(AVERAGED, run).save()
     assert saved.find_damage() is None
     file = saved.path / checkpoint.EMA_FILE

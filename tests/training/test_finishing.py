@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from training.tiny_runs import After, within
+from training.tiny_runs import After, change_part
 from training.tiny_sessions import TINY, read_stderr, run_recipe
 from viaduct.data.batches import Batch
 from viaduct.errors import BadData, Diverged
@@ -71,7 +71,7 @@ def test_the_command_that_continues_a_run_can_be_pasted() -> None:
 
 def test_a_run_that_diverges_leaves_its_page(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Diverged):
-        run_recipe(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
+        run_recipe(run, change_part(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
     assert "the loss became" in run.report.read_text()
     assert run.read_summary() is None
     assert f"Report so far: {run.report}" in read_stderr(capsys)
@@ -94,7 +94,7 @@ def test_a_page_that_cannot_be_written_does_not_hide_why_a_run_ended(run: RunDir
 
     monkeypatch.setattr("viaduct.training.finishing.write_report", full)
     with pytest.raises(Diverged):
-        run_recipe(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
+        run_recipe(run, change_part(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
 
 
 def test_bad_weights_stop_a_run_though_the_loss_is_still_finite(run: RunDir) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights, within
+from training.tiny_runs import RECIPE, build_normed_network, build_training, change_part, copy_weights, train_recipe
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Init
@@ -57,19 +57,19 @@ def test_something_must_be_left_to_train() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "O2"])
 def test_frozen_weights_and_statistics_stay_as_they_are(precision: str, run: RunDir) -> None:
-    recipe = within(
+    recipe = change_part(
         replace(RECIPE, model=build_normed_network, init=Init(freeze="0,1")), "precision", compute=precision
     )
-    before = weights(training(recipe, run))
-    after = weights(train_recipe(recipe, run))
+    before = copy_weights(build_training(recipe, run))
+    after = copy_weights(train_recipe(recipe, run))
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"5.weight", "5.bias"}  # neither running_mean nor num_batches_tracked
 
 
 def test_norms_that_still_learn_keep_counting(run: RunDir) -> None:
     recipe = replace(RECIPE, model=build_normed_network, init=Init(freeze="0"))
-    before = weights(training(recipe, run))
-    after = weights(train_recipe(recipe, run))
+    before = copy_weights(build_training(recipe, run))
+    after = copy_weights(train_recipe(recipe, run))
     assert torch.equal(before["0.weight"], after["0.weight"])
     assert not torch.equal(before["1.running_mean"], after["1.running_mean"])
 

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from training.hybrid_recipe import CLASSES, FEW, HYBRID, images
-from training.ranks import together
+from training.hybrid_recipe import CLASSES, FEW, HYBRID, make_split
+from training.ranks import run_on_ranks
 from training.test_distributed import Overflow, difference, losses, records, run_recipe, train_on_ranks
-from training.tiny_runs import RECIPE, within
+from training.tiny_runs import RECIPE, change_part
 from viaduct.recipes import (
     AdamW,
     Arrays,
@@ -112,10 +112,10 @@ def test_a_checkpoint_continues_in_any_layout_and_number_of_ranks(before: str, a
     recipe = replace(FEW, ema=Ema(0.9))
     single, half = tmp_path / "whole", tmp_path / "half"
     run_recipe(single, recipe)
-    train_on_ranks(2, half, replace(within(recipe, "parallel", mode=before), steps=6))
+    train_on_ranks(2, half, replace(change_part(recipe, "parallel", mode=before), steps=6))
     for ranks in (1, 3):
         run = shutil.copytree(half, tmp_path / f"run{ranks}")
-        ended = train_on_ranks(ranks, run, within(recipe, "parallel", mode=after))
+        ended = train_on_ranks(ranks, run, change_part(recipe, "parallel", mode=after))
         assert "Continuing from" in ended[0].output
         assert_same(run, single)
 
@@ -130,15 +130,15 @@ def conducted_file(run: Path, file: Path, steps: int) -> None:
 def test_a_hybrid_run_begins_with_the_weights_of_another(schedule: str, tmp_path: Path) -> None:
     first, file = tmp_path / "first", tmp_path / "mine.py"
     file.write_text("from training.hybrid_recipe import FEW\nrecipe = FEW\n")
-    together(2, conducted_file, first, file, 6)
-    recipe = within(FEW, "init", source=str(first), schedule=schedule)
+    run_on_ranks(2, conducted_file, first, file, 6)
+    recipe = change_part(FEW, "init", source=str(first), schedule=schedule)
     run_recipe(tmp_path / "alone", recipe)
     train_on_ranks(3, tmp_path / "run", recipe)
     assert_same(tmp_path / "run", tmp_path / "alone")
 
 
 def test_only_the_classifier_learns(tmp_path: Path) -> None:
-    recipe = within(replace(FEW, steps=6), "init", freeze="all but head")
+    recipe = change_part(replace(FEW, steps=6), "init", freeze="all but head")
     run_recipe(tmp_path / "alone", recipe)
     train_on_ranks(2, tmp_path / "run", recipe)
     assert_same(tmp_path / "run", tmp_path / "alone")
@@ -156,8 +156,8 @@ def test_the_classifier_of_a_run_of_other_classes_begins_anew(tmp_path: Path) ->
 
 @pytest.mark.parametrize("compute", ["bf16", "O2", "O3"])
 def test_less_precision_trains_alike(compute: str, tmp_path: Path) -> None:
-    recipe = within(replace(RECIPE, parallel=replace(HYBRID, sync_norm=False)), "precision", compute=compute)
-    recipe = within(recipe, "data", global_batch=8)
+    recipe = change_part(replace(RECIPE, parallel=replace(HYBRID, sync_norm=False)), "precision", compute=compute)
+    recipe = change_part(recipe, "data", global_batch=8)
     run_recipe(tmp_path / "alone", recipe)
     train_on_ranks(2, tmp_path / "run", recipe)
     ours, theirs = losses(tmp_path / "run"), losses(tmp_path / "alone")
@@ -165,8 +165,8 @@ def test_less_precision_trains_alike(compute: str, tmp_path: Path) -> None:
 
 
 def test_ranks_agree_on_overflow_in_one_ranks_rows(tmp_path: Path) -> None:
-    recipe = within(RECIPE, "precision", loss_scale="dynamic", scale_start=4.0)
-    ended = together(2, skipped_steps, tmp_path, replace(recipe, parallel=HYBRID, callbacks=(BadRows(),)))
+    recipe = change_part(RECIPE, "precision", loss_scale="dynamic", scale_start=4.0)
+    ended = run_on_ranks(2, skipped_steps, tmp_path, replace(recipe, parallel=HYBRID, callbacks=(BadRows(),)))
     assert [result.error for result in ended] == [None, None], ended[0].output + ended[1].output
     assert [result.value for result in ended] == [(1, 2.0)] * 2
 
@@ -194,7 +194,7 @@ MANY = 100_000
 
 
 def many(path: Path | None) -> ImageSet:
-    return ImageSet(images(160, 1, MANY), images(20, 2, MANY), ())
+    return ImageSet(make_split(160, 1, MANY), make_split(20, 2, MANY), ())
 
 
 def wide(classes: int) -> nn.Module:
@@ -239,7 +239,7 @@ def test_100_000_classes_have_the_losses_of_one_rank_in_half_the_memory(tmp_path
     )
     run, alone = tmp_path / "run", tmp_path / "alone"
     run_recipe(alone, recipe)
-    ended = train_on_ranks(2, run, within(recipe, "parallel", mode="hybrid"))
+    ended = train_on_ranks(2, run, change_part(recipe, "parallel", mode="hybrid"))
     ours, theirs = losses(run), losses(alone)
     assert len(ours) == 20
     assert theirs[-1] < theirs[0] - 1, "it learns"
@@ -293,7 +293,7 @@ def test_loss_gradient_and_predictions_are_those_of_all_classes(smoothing: float
     logits.requires_grad_()
     loss = F.cross_entropy(logits, truth, label_smoothing=smoothing)
     (3 * loss).backward()
-    ranks = [ended.value for ended in together(3, of_a_rank, smoothing, mixed)]
+    ranks = [ended.value for ended in run_on_ranks(3, of_a_rank, smoothing, mixed)]
     assert [rank["loss"] for rank in ranks] == [pytest.approx(float(loss.detach()), rel=1e-12)] * 3
     assert logits.grad is not None
     assert torch.allclose(torch.cat([rank["gradient"] for rank in ranks], 1), logits.grad, rtol=1e-10, atol=1e-14)

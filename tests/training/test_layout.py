@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.hybrid_recipe import FEW, Exact
-from training.tiny_runs import within
+from training.hybrid_recipe import FEW, DoubleNetwork
+from training.tiny_runs import change_part
 from viaduct.errors import BadValue
 from viaduct.recipes import (
     Thor,
@@ -39,17 +39,19 @@ def test_the_classifiers_of_our_networks_are_found(name: str, size: int, layer: 
     assert torch.equal(rng, torch.get_rng_state())
 
 
-class Softened(Exact):
+class Softened(DoubleNetwork):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) / 2
 
 
-class Lost(Exact):
+class Lost(DoubleNetwork):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).log_softmax(1)
 
 
-@pytest.mark.parametrize("model", [Softened, Lost, lambda classes: nn.Sequential(Exact(classes), nn.Dropout(0.3))])
+@pytest.mark.parametrize(
+    "model", [Softened, Lost, lambda classes: nn.Sequential(DoubleNetwork(classes), nn.Dropout(0.3))]
+)
 def test_a_network_that_works_on_its_logits_is_refused(model: Any) -> None:
     recipe = replace(FEW, model=model)
     with pytest.raises(CannotSplit, match=r"output is not that of an nn\.Linear with 23 outputs"):
@@ -82,18 +84,18 @@ def test_what_cannot_be_shared_out_is_refused_with_its_reason(changes: dict[str,
     model = build_model(recipe)
     with pytest.raises(BadValue, match=f"parallel.mode hybrid is not possible: {reason}"):
         choose_layout(recipe, model, TWO)
-    chosen = choose_layout(within(recipe, "parallel", mode="auto"), model, TWO)
+    chosen = choose_layout(change_part(recipe, "parallel", mode="auto"), model, TWO)
     assert chosen.classifier is None
     assert reason in chosen.describe()
 
 
 def test_auto_takes_data_for_few_classes_and_hybrid_for_many() -> None:
     for classes, mode in ((10, "data"), (1001, "data"), (200_000, "hybrid")):
-        recipe = within(replace(FEW, data=replace(FEW.data, classes=classes)), "parallel", mode="auto")
+        recipe = change_part(replace(FEW, data=replace(FEW.data, classes=classes)), "parallel", mode="auto")
         recipe = replace(recipe, model=lambda count: nn.Sequential(nn.Flatten(), nn.Linear(192, count)))
         chosen = choose_layout(recipe, build_model(recipe), TWO)
         assert chosen.classifier == ("1" if mode == "hybrid" else None)
         assert chosen.describe().startswith(f"Parallel {mode}")
         assert "ms with hybrid" in chosen.describe()
     assert choose_layout(recipe, build_model(recipe), ALONE).classifier is None
-    assert choose_layout(within(recipe, "parallel", mode="data"), build_model(recipe), TWO).describe() == ""
+    assert choose_layout(change_part(recipe, "parallel", mode="data"), build_model(recipe), TWO).describe() == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny_runs import After, within
+from training.tiny_runs import After, change_part
 from training.tiny_sessions import TINY, run_recipe
 from viaduct.errors import BadValue, DiskFull, OutOfMemory
 from viaduct.training.callbacks import MetricsFile
@@ -66,6 +66,6 @@ def test_other_errors_of_torch_are_not_taken_for_memory(run: RunDir) -> None:
 
 
 def test_a_batch_too_small_for_batch_norm_is_named(run: RunDir) -> None:
-    recipe = within(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
+    recipe = change_part(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
     with pytest.raises(BadValue, match="a single value per channel with a batch of 1"):
         run_recipe(run, recipe)

@@ -266,7 +266,7 @@ def test_the_page_needs_no_torch(run: Path) -> None:
 # The end
 
 
-def test_a_page_that_waits_hears_of_the_end_at_once(page: LivePage) -> None:
+def test_a_waiting_page_gets_the_end_at_once(page: LivePage) -> None:
     heard: dict[str, Any] = {}
     version = get_data(page)["version"]
 
@@ -288,7 +288,7 @@ def test_a_page_that_waits_hears_of_the_end_at_once(page: LivePage) -> None:
     assert "time left" not in heard["page"]
 
 
-def test_an_end_that_nobody_watches_takes_no_time(page: LivePage) -> None:
+def test_an_end_without_open_pages_takes_no_time(page: LivePage) -> None:
     before = time.monotonic()
     page.show_ending(Ending("finished", "Finished."))
     assert time.monotonic() - before < 1

@@ -75,12 +75,12 @@ def test_every_format_that_a_recipe_can_name_is_there() -> None:
     assert Log().format == "resnext"
 
 
-def test_resnext_prints_the_seeds_line_to_the_letter(collect_lines: CollectLines) -> None:
+def test_the_default_format_prints_the_seeds_line_to_the_letter(collect_lines: CollectLines) -> None:
     line = "step:  8000  epoch:  0.2  FPS:  741.5  loss: 6.117  total_loss: 6.656  lr:0.1000000"
     assert collect_lines("resnext", lambda lines: lines.log(None, SEED)) == [line]
 
 
-def test_resnext_prints_a_table_of_steps_and_of_evaluations(printed: Printed) -> None:
+def test_the_default_format_prints_a_table_of_steps_and_of_evaluations(printed: Printed) -> None:
     lines = printed("resnext")
     step = (
         r"step:     5  epoch:  1\.0  FPS:[ \d]{5,}\.\d  loss:[ \d]\d\.\d{3}  total_loss:[ \d]\d\.\d{3}  lr:0\.1000000"

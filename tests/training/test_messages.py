@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from data.mutations import mutate
-from training.ranks import together
+from training.ranks import run_on_ranks
 from viaduct.errors import BadValue, LostRank
 from viaduct.training.checkpoint import SavedCheckpoint
 from viaduct.training.distributed import join_ranks
@@ -140,6 +140,6 @@ def speak_without_pickle(folder: Path) -> None:
     speak(folder)
 
 
-def test_ranks_speak_without_pickles(tmp_path: Path) -> None:
-    assert [result.error for result in together(3, speak_without_pickle, tmp_path)] == [None] * 3
+def test_ranks_exchange_no_pickles(tmp_path: Path) -> None:
+    assert [result.error for result in run_on_ranks(3, speak_without_pickle, tmp_path)] == [None] * 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]

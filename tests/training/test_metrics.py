@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.tiny_runs import CLASSES, RECIPE, VALIDATION, train_recipe, training, within
+from training.tiny_runs import CLASSES, RECIPE, VALIDATION, build_training, change_part, train_recipe
 from viaduct.data.batches import Batches
 from viaduct.errors import BadValue
 from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split
@@ -260,8 +260,8 @@ def score_of(recipe: Recipe, run: RunDir) -> float:
 
 def test_the_validation_loss_is_smoothed_only_where_the_recipe_says_so(run: RunDir) -> None:
     plain = replace(RECIPE, loss=CrossEntropy(0.1))
-    smoothed = within(plain, "loss", smooth_evaluation=True)
-    done, again = train_recipe(plain, run), training(plain, run).validation
+    smoothed = change_part(plain, "loss", smooth_evaluation=True)
+    done, again = train_recipe(plain, run), build_training(plain, run).validation
     done.computation.train(False)
     sharp = evaluate(done.computation, again, CLASSES, F.cross_entropy)
     assert sharp is not None

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resume_training, same
-from training.tiny_runs import CLASSES, RECIPE, Recorder, build_normed_network, train_recipe, training, weights
+from training.tiny_runs import (
+    CLASSES,
+    RECIPE,
+    Recorder,
+    build_normed_network,
+    build_training,
+    copy_weights,
+    train_recipe,
+)
 from viaduct.recipes import CrossEntropy
 from viaduct.training.mixup import draw_cutmix_rows, draw_mixup_weights, mix
 from viaduct.training.rundir import RunDir
@@ -21,7 +29,7 @@ MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
 
 
 def test_a_run_without_mixup_sees_its_images_and_labels_as_they_are(run: RunDir) -> None:
-    plain = training(RECIPE, run)
+    plain = build_training(RECIPE, run)
     batch = next(iter(plain.train_batches.epoch(0)))
     images, labels = plain.train_step.mix_batch(batch, plain.train_step.draw_mixing_weights())
     assert images is batch.images
@@ -46,7 +54,7 @@ def test_the_loss_of_mixed_labels_is_the_mixture_of_the_losses(run: RunDir) -> N
     logits, labels = torch.randn(6, CLASSES, generator=rng), torch.tensor([0, 1, 2, 3, 1, 1])
     share = torch.rand(6, generator=rng)
     _, shares = mix(torch.zeros(6, 3, 1, 1), labels, share, CLASSES)
-    found = training(MIXED, run).train_step.loss(logits, shares)
+    found = build_training(MIXED, run).train_step.loss(logits, shares)
     log_p = np.log(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
     smooth = np.eye(CLASSES)[labels.numpy()] * 0.9 + 0.1 / CLASSES
     target = share.numpy()[:, None] * smooth + (1 - share.numpy()[:, None]) * smooth[::-1]
@@ -95,15 +103,15 @@ def test_a_very_small_parameter_hardly_mixes_and_is_finite() -> None:
 @pytest.mark.parametrize("step", [1, 5, 7])
 def test_a_resumed_run_mixes_what_it_would_have_mixed(run: RunDir, step: int) -> None:
     recipe = replace(MIXED, model=build_normed_network)
-    expected = weights(train_recipe(recipe, run))
-    assert same(weights(resume_training(recipe, run, interrupted_at(step, recipe, run))), expected)
-    assert not same(weights(train_recipe(replace(recipe, mixup=0.0), run)), expected)
+    expected = copy_weights(train_recipe(recipe, run))
+    assert same(copy_weights(resume_training(recipe, run, interrupted_at(step, recipe, run))), expected)
+    assert not same(copy_weights(train_recipe(replace(recipe, mixup=0.0), run)), expected)
 
 
 def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
     recorders = Recorder(), Recorder()
-    uninterrupted = weights(train_recipe(MIXED, run, recorders[0]))
-    made = weights(train_recipe(replace(MIXED, accumulate=4), run, recorders[1]))
+    uninterrupted = copy_weights(train_recipe(MIXED, run, recorders[0]))
+    made = copy_weights(train_recipe(replace(MIXED, accumulate=4), run, recorders[1]))
     for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
     for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
@@ -114,8 +122,8 @@ def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_a_compiled_network_is_trained_on_mixed_images(run: RunDir) -> None:
-    eager = weights(train_recipe(replace(MIXED, steps=2), run))
-    compiled = weights(train_recipe(replace(MIXED, steps=2, mode="graph"), run))
+    eager = copy_weights(train_recipe(replace(MIXED, steps=2), run))
+    compiled = copy_weights(train_recipe(replace(MIXED, steps=2, mode="graph"), run))
     for name, tensor in eager.items():
         torch.testing.assert_close(compiled[name].cpu(), tensor.cpu(), rtol=1e-3, atol=1e-5)
 
@@ -134,7 +142,7 @@ class Constantly(nn.Module):
 def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
     recorder = Recorder()
     recipe = replace(RECIPE, model=Constantly, mixup=1.0, steps=1)
-    stopped = training(recipe, run, recorder)
+    stopped = build_training(recipe, run, recorder)
     batch = next(iter(stopped.train_batches.epoch(0)))
     share = draw_mixup_weights(1.0, recipe.seed, 0, 8)
     own, other = batch.labels.cpu().numpy(), batch.labels.cpu().numpy()[::-1]
@@ -178,6 +186,6 @@ def test_with_mixup_and_cutmix_each_mixes_half_of_the_images() -> None:
 @pytest.mark.parametrize("sink", [0, 4])
 def test_a_resumed_run_cuts_what_it_would_have_cut(run: RunDir, sink: int) -> None:
     recipe = replace(MIXED, model=build_normed_network, cutmix=1.0, sink=sink)
-    expected = weights(train_recipe(recipe, run))
-    assert same(weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
-    assert not same(weights(train_recipe(replace(recipe, cutmix=0.0), run)), expected)
+    expected = copy_weights(train_recipe(recipe, run))
+    assert same(copy_weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
+    assert not same(copy_weights(train_recipe(replace(recipe, cutmix=0.0), run)), expected)

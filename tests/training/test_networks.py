@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resume_training, same
-from training.tiny_runs import CLASSES, RECIPE, train_recipe, training, weights, within
+from training.tiny_runs import CLASSES, RECIPE, build_training, change_part, copy_weights, train_recipe
 from viaduct import models
 from viaduct.data.pillow_views import parse_name
 from viaduct.errors import BadValue
@@ -32,16 +32,16 @@ FOREIGN = ["timm:tiny_conv", "timm:tiny_vit", "torchvision:tiny"]
 @pytest.mark.parametrize("model", FOREIGN)
 def test_a_run_is_resumed_bit_for_bit(model: str, run: RunDir) -> None:
     recipe = replace(RECIPE, model=model)
-    expected = weights(train_recipe(recipe, run))
-    assert not same(expected, weights(training(recipe, run)))
-    assert same(weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
+    expected = copy_weights(train_recipe(recipe, run))
+    assert not same(expected, copy_weights(build_training(recipe, run)))
+    assert same(copy_weights(resume_training(recipe, run, interrupted_at(5, recipe, run))), expected)
 
 
 def test_published_weights_of_other_classes_leave_the_classifier_as_it_begins(run: RunDir, tmp_path: Path) -> None:
     published = models.build("timm:tiny_vit", classes=1000).state_dict()
     save_file(published, tmp_path / "published.safetensors")
     init = Init(source=str(tmp_path / "published.safetensors"))
-    made = training(replace(RECIPE, model="timm:tiny_vit", init=init), run)
+    made = build_training(replace(RECIPE, model="timm:tiny_vit", init=init), run)
     before = made.model.state_dict()["head.fc.weight"].clone()
     lines = load_initial_weights(made.train_step)
     state = made.model.state_dict()
@@ -151,7 +151,7 @@ def test_amoebanet_is_built_with_the_settings_and_the_image_size_of_its_recipe()
     assert (network.drop_path_keep, network.drop_path_version) == (0.7, "v3")
     logits, auxiliary = network(torch.zeros(2, 3, 72, 72))
     assert logits.shape == auxiliary.shape == (2, 10)
-    alone = build_model(within(TINY, "network", aux=False)).train()
+    alone = build_model(change_part(TINY, "network", aux=False)).train()
     assert alone(torch.zeros(2, 3, 72, 72)).shape == (2, 10)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from forked_viaduct import viaduct
-from training.tiny_runs import RECIPE, build_normed_network, train_recipe, training, weights, within
+from training.tiny_runs import RECIPE, build_normed_network, build_training, change_part, copy_weights, train_recipe
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe
@@ -66,22 +66,22 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
     assert sorted(path.name for path in (run.path / "images").iterdir()) == [
         f"step-{step:08d}.png" for step in (5, 10, 15)
     ]
-    again = training(BASE, run, build_tensorboard(BASE))
+    again = build_training(BASE, run, build_tensorboard(BASE))
     again.progress.step = 10
     again.callbacks[0].start(again)
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [5, 10]
 
 
-def test_looking_changes_nothing_captured_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_changes_no_weight_captured_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = train_recipe(replace(BASE, log=Log(every_steps=4)), RunDir(tmp_path / "plain"))
     looked = observe_training(BASE, RunDir(tmp_path / "looked"))
-    assert all(torch.equal(weights(looked)[name], tensor) for name, tensor in weights(plain).items())
+    assert all(torch.equal(copy_weights(looked)[name], tensor) for name, tensor in copy_weights(plain).items())
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
     sunk = train_recipe(replace(BASE, sink="auto", log=Log(every_steps=4)), RunDir(tmp_path / "sunk"))
     both = observe_training(replace(BASE, sink="auto"), RunDir(tmp_path / "both"))
     assert both.sink is not None
-    assert all(torch.equal(weights(both)[name], tensor) for name, tensor in weights(sunk).items())
+    assert all(torch.equal(copy_weights(both)[name], tensor) for name, tensor in copy_weights(sunk).items())
     files = [tmp_path / name / "histograms.jsonl" for name in ("looked", "both")]
     steps = [[json.loads(line)["step"] for line in file.read_text().splitlines()] for file in files]
     assert steps[0] == steps[1] == [5, 10, 15]
@@ -108,8 +108,8 @@ def test_a_histogram_of_one_value_or_none_is_one(values: list[float]) -> None:
 
 
 def test_images_are_those_that_were_loaded(run: RunDir) -> None:
-    recipe = within(within(BASE, "data", flip=False), "data", pad=0)
-    done = training(recipe, run)
+    recipe = change_part(change_part(BASE, "data", flip=False), "data", pad=0)
+    done = build_training(recipe, run)
     batch = next(done.iterate_batches())
     pixels = to_pixels(batch.images, recipe)
     assert np.array_equal(pixels, done.images.train.images[batch.index.numpy()])

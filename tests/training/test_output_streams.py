@@ -28,7 +28,7 @@ def unread() -> Iterator[IO[str]]:
         yield stream
 
 
-def test_a_reader_who_has_left_is_not_missed(unread: IO[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_pipe_is_not_reported(unread: IO[str], capsys: pytest.CaptureFixture[str]) -> None:
     for line in ("one", "two"):
         print_line(line, unread)
     unread.write("what others print leads nowhere, too\n")
@@ -53,7 +53,7 @@ def test_a_line_goes_where_it_should(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("where", ["2>stderr | head -2", "2>&1 | head -1", "2>stderr >/dev/full"])
-def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_path: Path) -> None:
+def test_a_run_whose_output_nobody_reads_any_more_comes_to_its_end(where: str, tmp_path: Path) -> None:
     """The run has its own Python: how an interpreter ends is part of the test."""
     if "/dev/full" in where and not FULL.exists():
         pytest.skip("there is no /dev/full on this system")

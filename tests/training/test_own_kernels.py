@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, build_normed_network, training
+from training.tiny_runs import RECIPE, build_normed_network, build_training
 from viaduct.errors import BadValue
 from viaduct.recipes import Init, Recipe, Thor
 from viaduct.training import own_kernels
@@ -64,6 +64,6 @@ def test_off_is_off() -> None:
 
 
 def test_a_run_on_the_cpu_has_none_and_refuses_them(run: RunDir) -> None:
-    assert training(RECIPE, run).computation.fused_count == 0
+    assert build_training(RECIPE, run).computation.fused_count == 0
     with pytest.raises(BadValue, match="they are for cuda, and this run is on cpu"):
-        training(replace(RECIPE, kernels="on"), run)
+        build_training(replace(RECIPE, kernels="on"), run)

@@ -13,7 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import PER_EPOCH, RECIPE, Recorder, build_normed_network, plain, train_recipe, training, weights
+from training.tiny_runs import (
+    PER_EPOCH,
+    RECIPE,
+    Recorder,
+    build_normed_network,
+    build_plain_network,
+    build_training,
+    copy_weights,
+    train_recipe,
+)
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Recipe
@@ -229,7 +238,7 @@ def test_torchs_rule_is_the_default_for_fp16() -> None:
 
 
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
-def test_nothing_is_scaled_or_watched_outside_fp16(compute: str) -> None:
+def test_nothing_is_scaled_or_skipped_outside_fp16(compute: str) -> None:
     scale = LossScale(Precision(compute), compute)
     assert (scale.value, scale.is_dynamic, scale.skips_overflows) == (1.0, False, False)
 
@@ -237,7 +246,7 @@ def test_nothing_is_scaled_or_watched_outside_fp16(compute: str) -> None:
 def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None:
     """The book's FixedLossScaleManager(…, drop_overflow_update=False)."""
     fixed = Precision("fp16", loss_scale=2.0**40, drop_overflow=False)
-    state = training(replace(RECIPE, precision=fixed), run)
+    state = build_training(replace(RECIPE, precision=fixed), run)
     assert not state.scale.skips_overflows
     state.run_step(next(state.iterate_batches()))
     assert state.scale.skipped == 0
@@ -288,11 +297,11 @@ def test_one_bad_element_is_found_and_a_large_one_is_not_bad(worst: float, finit
 
 def test_an_overflow_leaves_weights_and_momentum_as_they_were(run: RunDir) -> None:
     fixed = replace(RECIPE, precision=Precision("fp16", loss_scale=2.0**40))
-    state = training(fixed, run)
-    before = weights(state)
+    state = build_training(fixed, run)
+    before = copy_weights(state)
     state.advance(iter(state.train_batches.epoch(0)))
     assert (state.step, state.scale.skipped, state.scale.value) == (1, 1, 2.0**40)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in weights(state).items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in copy_weights(state).items())
     assert not state.optimizer.state
 
 
@@ -308,11 +317,11 @@ def test_a_dynamic_scale_finds_its_way_down_and_the_steps_after_it_count(run: Ru
 
 def test_one_step_changes_the_master_weights_by_less_than_bf16_can_hold(run: RunDir, able: Callable[..., None]) -> None:
     able("bf16")
-    state = training(replace(RECIPE, model=build_normed_network, precision=Precision("O3")), run)
+    state = build_training(replace(RECIPE, model=build_normed_network, precision=Precision("O3")), run)
     with torch.no_grad():
         state.model[5].weight.fill_(1.0)
     state.computation.publish_weights()
-    before = weights(state)
+    before = copy_weights(state)
     state.optimizer.param_groups[0]["lr"] = state.progress.initial_rates[0] = 1e-4
     state.advance(iter(state.train_batches.epoch(0)))
     dense = state.model[5].weight
@@ -346,9 +355,9 @@ def test_a_network_learns_at_every_level(run: RunDir, able: Callable[..., None],
 
 
 def test_bf16_computes_something_else_than_fp32_and_learns_as_well(run: RunDir) -> None:
-    exact, expected = losses(replace(RECIPE, model=plain, epochs=4), run)
-    rounded, seen = losses(replace(RECIPE, model=plain, epochs=4, precision=Precision("bf16")), run)
-    assert not torch.equal(weights(exact)["0.weight"], weights(rounded)["0.weight"])
+    exact, expected = losses(replace(RECIPE, model=build_plain_network, epochs=4), run)
+    rounded, seen = losses(replace(RECIPE, model=build_plain_network, epochs=4, precision=Precision("bf16")), run)
+    assert not torch.equal(copy_weights(exact)["0.weight"], copy_weights(rounded)["0.weight"])
     assert seen == pytest.approx(expected, rel=0.1, abs=0.05)
 
 
@@ -357,6 +366,6 @@ def test_the_recipe_says_whether_the_card_may_round_to_tf32(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     answers: list[bool] = []
-    monkeypatch.setattr(training(RECIPE, run).device, "set_tf32", answers.append)
-    training(replace(RECIPE, precision=Precision("fp32", tf32=allowed)), run)
+    monkeypatch.setattr(build_training(RECIPE, run).device, "set_tf32", answers.append)
+    build_training(replace(RECIPE, precision=Precision("fp32", tf32=allowed)), run)
     assert answers == [allowed]

@@ -14,12 +14,12 @@ from training.tiny_runs import (
     RECIPE,
     After,
     Recorder,
+    build_dropout_network,
     build_normed_network,
-    forgetful,
+    build_training,
+    change_part,
+    copy_weights,
     train_recipe,
-    training,
-    weights,
-    within,
 )
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue
@@ -42,7 +42,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import run_training
 from viaduct.training.sink import Capture
 
-BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout
+BASE = replace(RECIPE, model=build_dropout_network)  # two epochs of five steps, with dropout
 STEPS_ALONE = ProfilingOptions(operators=False)
 MIDDLE = Window(3, 7)
 
@@ -60,21 +60,26 @@ def profile_training(
 
 @pytest.mark.parametrize(
     "recipe",
-    [BASE, replace(BASE, accumulate=2, clip_norm=0.5), replace(BASE, ema=Ema(0.9)), within(BASE, "data", workers=2)],
+    [
+        BASE,
+        replace(BASE, accumulate=2, clip_norm=0.5),
+        replace(BASE, ema=Ema(0.9)),
+        change_part(BASE, "data", workers=2),
+    ],
     ids=["plain", "parts", "averaged", "workers"],
 )
 def test_weights_are_the_same_bits_with_a_profile(tmp_path: Path, recipe: Recipe) -> None:
     (tmp_path / "plain").mkdir()
     alone = train_recipe(recipe, RunDir(tmp_path / "plain"))
     beside = profile_training(recipe, tmp_path / "profiled", options=ProfilingOptions())
-    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
+    assert all(torch.equal(tensor, copy_weights(alone)[name]) for name, tensor in copy_weights(beside).items())
     found = read_profile(tmp_path / "profiled" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
     assert found.operators
     assert (found.facts.timed_steps, found.facts.recorded_steps) == (4, 1)
 
 
-def test_no_other_step_is_looked_at(tmp_path: Path) -> None:
+def test_no_other_step_is_profiled(tmp_path: Path) -> None:
     run = profile_training(BASE, tmp_path / "run")
     found = read_profile(tmp_path / "run" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
@@ -96,7 +101,7 @@ def test_phases_add_up_to_the_iteration(tmp_path: Path) -> None:
 
 
 def test_evaluations_and_checkpoints_between_steps_are_named(tmp_path: Path) -> None:
-    profile_training(within(BASE, "checkpoint", every_steps=6), tmp_path / "run", Checkpointing())
+    profile_training(change_part(BASE, "checkpoint", every_steps=6), tmp_path / "run", Checkpointing())
     steps = read_profile(tmp_path / "run" / "profile").steps
     assert {step.number: step.interrupted_by for step in steps if step.interrupted_by} == {
         5: "evaluation, checkpoint",  # after five steps, and a new best
@@ -125,7 +130,7 @@ def test_a_checkpoint_that_nobody_planned_is_reported_to_be_among_the_operators(
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
     uninterrupted = train_recipe(BASE, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(BASE, run, profiling(), Checkpointing(), read_signal=lambda: first.step >= 5)
+    first = build_training(BASE, run, profiling(), Checkpointing(), read_signal=lambda: first.step >= 5)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     early = read_profile(run.path / "profile")
@@ -133,7 +138,7 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
     assert early.facts.ended == "interrupted after step 5"
     again = resume_training(BASE, run, list_checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
     assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
-    assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
+    assert all(torch.equal(tensor, copy_weights(uninterrupted)[name]) for name, tensor in copy_weights(again).items())
 
 
 def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:
@@ -149,7 +154,7 @@ def test_an_error_leaves_what_was_collected(run: RunDir) -> None:
         raise BadData("image 7 cannot be read.")
 
     own = profiling()
-    broken = training(BASE, run, own, After(5, fail))
+    broken = build_training(BASE, run, own, After(5, fail))
     with broken.train_batches, broken.validation, pytest.raises(BadData), write_profiles_on_error([own], broken):
         broken.fit()
     found = read_profile(run.path / "profile")
@@ -169,16 +174,16 @@ def test_a_profile_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -
 @pytest.mark.parametrize("window", [Window(5, 10), Window(100, 120)])
 def test_steps_that_the_run_does_not_have_are_refused(run: RunDir, window: Window) -> None:
     with pytest.raises(BadValue, match=f"--profile {window}: the run has 10 steps, 0 to 9"):
-        ProfileRequest(window).check_training(training(BASE, run))
+        ProfileRequest(window).check_training(build_training(BASE, run))
 
 
 def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
     with pytest.raises(BadValue, match="an evaluation takes no steps"):
-        ProfileRequest(Window(0, 3)).check_recipe(within(BASE, "evaluation", eval_only=True))
+        ProfileRequest(Window(0, 3)).check_recipe(change_part(BASE, "evaluation", eval_only=True))
 
 
 def run_request(run: RunDir, request: ProfileRequest | None) -> None:
-    loaded = LoadedRecipe("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
+    loaded = LoadedRecipe("tiny", change_part(BASE, "checkpoint", every_steps=4), "Tiny.", None)
     run_training(TrainingRequest(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
 
 
@@ -230,7 +235,7 @@ def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("capturing")
 def test_sinks_stay_sinks_and_each_of_their_steps_is_timed(tmp_path: Path) -> None:
-    recipe = within(replace(RECIPE, model=build_normed_network, epochs=3, sink="auto"), "log", every_steps=5)
+    recipe = change_part(replace(RECIPE, model=build_normed_network, epochs=3, sink="auto"), "log", every_steps=5)
     (tmp_path / "plain").mkdir()
     alone = train_recipe(recipe, RunDir(tmp_path / "plain"))
     observer = Recorder()
@@ -239,7 +244,7 @@ def test_sinks_stay_sinks_and_each_of_their_steps_is_timed(tmp_path: Path) -> No
     assert beside.sink is not None
     assert beside.sink.replay is not None
     assert observer.at("step") == [5, 10, 15]
-    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
+    assert all(torch.equal(tensor, copy_weights(alone)[name]) for name, tensor in copy_weights(beside).items())
     found = read_profile(tmp_path / "run" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
     assert found.facts.mode.endswith("sink 5")

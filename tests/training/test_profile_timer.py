@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from training.tiny_runs import RECIPE, forgetful, plain, train_recipe, training
+from training.tiny_runs import RECIPE, build_dropout_network, build_plain_network, build_training, train_recipe
 from viaduct.errors import UnknownName
 from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
@@ -22,7 +22,7 @@ from viaduct.training.loop import Training
 from viaduct.training.profile_callback import ProfileRequest, Profiling
 from viaduct.training.rundir import RunDir
 
-BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout
+BASE = replace(RECIPE, model=build_dropout_network)  # two epochs of five steps, with dropout
 
 
 STEPS_ALONE = ProfilingOptions(operators=False)
@@ -47,7 +47,7 @@ class Order(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.body, self.head = plain(6), nn.Linear(6, classes)
+        self.body, self.head = build_plain_network(6), nn.Linear(6, classes)
 
     def forward(self, images: Any) -> Any:
         return self.head(self.body(images))
@@ -56,7 +56,7 @@ class Order(nn.Module):
 def test_a_point_that_is_no_module_is_refused_with_the_closest(run: RunDir) -> None:
     request = ProfileRequest(None, ProfilingOptions(bp_point="hea"))
     with pytest.raises(UnknownName, match="Closest is 'head'"):
-        request.check_training(training(replace(BASE, model=Order), run))
+        request.check_training(build_training(replace(BASE, model=Order), run))
 
 
 def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def watch(training: Training, log: list[str]) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_the_marks_stand_where_the_book_has_them(run: RunDir, log: list[str], parts: int) -> None:
-    recipe = replace(BASE, model=plain, accumulate=parts, steps=2)
-    watched = training(recipe, run, Profiling(ProfileRequest(Window(0, 1))))
+    recipe = replace(BASE, model=build_plain_network, accumulate=parts, steps=2)
+    watched = build_training(recipe, run, Profiling(ProfileRequest(Window(0, 1))))
     watch(watched, log)
     with watched.train_batches, watched.validation:
         watched.fit()

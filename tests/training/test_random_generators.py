@@ -12,7 +12,7 @@ import torch
 
 from training.tiny_runs import (
     RECIPE,
-    training,
+    build_training,
 )
 from viaduct import devices
 from viaduct.training.random_generators import (
@@ -25,9 +25,9 @@ from viaduct.training.rundir import RunDir
 
 
 def test_deterministic_is_asked_of_torch_and_taken_back(run: RunDir) -> None:
-    training(replace(RECIPE, deterministic=True), run)
+    build_training(replace(RECIPE, deterministic=True), run)
     assert torch.are_deterministic_algorithms_enabled()
-    training(RECIPE, run)
+    build_training(RECIPE, run)
     assert not torch.are_deterministic_algorithms_enabled()
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, train_recipe, training
+from training.tiny_runs import RECIPE, build_training, train_recipe
 from viaduct.errors import BadValue
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
@@ -126,9 +126,9 @@ def check_refusal(work: Callable[[], object], fragments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_a_part_that_cannot_be_made_is_named_with_its_place(run: RunDir, name: str) -> None:
+def test_a_part_that_cannot_be_made_is_named_with_its_line(run: RunDir, name: str) -> None:
     changes, fragments = BUILT[name]
-    check_refusal(lambda: training(replace(RECIPE, **changes), run), fragments)
+    check_refusal(lambda: build_training(replace(RECIPE, **changes), run), fragments)
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -138,7 +138,7 @@ def test_a_part_that_fails_in_the_first_step_is_named(run: RunDir, name: str) ->
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_that_does_not_fit_is_named_with_its_place(run: RunDir, name: str) -> None:
+def test_a_layer_that_does_not_fit_is_named_with_its_line(run: RunDir, name: str) -> None:
     changes, fragments = LAYERS[name]
     check_refusal(lambda: train_recipe(replace(RECIPE, **changes), run), fragments)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny_runs import RECIPE, build_normed_network, train_recipe, weights
+from training.tiny_runs import RECIPE, build_normed_network, copy_weights, train_recipe
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, RmsProp
 from viaduct.training.optim import build_optimizer, compute_l2_loss
@@ -112,8 +112,8 @@ def test_a_loss_scale_makes_no_difference(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=RmsProp(lr=0.05, weight_decay=1e-3))
     plain = train_recipe(recipe, run)
     scaled = train_recipe(replace(recipe, precision=Precision("fp32", loss_scale=1024.0)), run)
-    for name, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(scaled)[name], tensor, rtol=1e-4, atol=1e-6)
+    for name, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(scaled)[name], tensor, rtol=1e-4, atol=1e-6)
 
 
 def test_it_takes_tensorflows_steps() -> None:

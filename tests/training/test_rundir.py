@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny_runs import RECIPE, within
+from training.tiny_runs import RECIPE, change_part
 from viaduct.errors import BadRun
 from viaduct.recipes import AdamW, Cosine, LoadedRecipe, Recipe, Top1, load
 from viaduct.recipes._fields import override, to_record
@@ -45,12 +45,12 @@ def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> Non
         ("log.every_steps", "7"),
     ],
 )
-def test_how_long_and_what_is_watched_may_change(run: RunDir, path: str, text: str) -> None:
+def test_the_length_of_a_run_and_what_it_records_may_change(run: RunDir, path: str, text: str) -> None:
     begin_run(run)
     run.refuse_other_recipe(make_loaded(override(RECIPE, path, text)))
 
 
-def test_what_is_expected_and_who_calls_back_may_change(run: RunDir) -> None:
+def test_the_expected_accuracy_and_the_callbacks_may_change(run: RunDir) -> None:
     begin_run(run)
     run.refuse_other_recipe(make_loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
 
@@ -100,7 +100,7 @@ def test_the_command_that_continues_a_run_can_be_pasted(tmp_path: Path) -> None:
 def test_several_other_values_are_counted(run: RunDir) -> None:
     begin_run(run)
     with pytest.raises(BadRun, match=r"optimizer.lr=0.1, not 0.5 \(and 2 more\)"):
-        run.refuse_other_recipe(make_loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
+        run.refuse_other_recipe(make_loaded(replace(change_part(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
 
 
 def test_another_part_is_one_difference_called_by_its_name(run: RunDir) -> None:
@@ -224,7 +224,7 @@ def test_a_run_without_metrics_has_nothing_to_forget(run: RunDir) -> None:
     assert run.read_records("log") == []
 
 
-def test_a_step_is_reported_once_and_as_it_was_told_last(run: RunDir) -> None:
+def test_a_step_is_reported_once_by_its_last_record(run: RunDir) -> None:
     log = {"epoch": 0.5, "images_per_s": None, "top1": 0.1, "lr": 0.1}
     score = dict.fromkeys(("epoch", "loss", "top5", "precision", "recall", "f1"), 0.5)
     lines = [line(1, loss=3.0, **log), line(1, "evaluation", top1=0.1, **score), line(2, loss=2.0, **log)]

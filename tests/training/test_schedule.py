@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from training.tiny_runs import RECIPE, within
+from training.tiny_runs import RECIPE, change_part
 from viaduct.errors import ViaductError
 from viaduct.recipes import (
     AmoebanetDecay,
@@ -35,7 +35,7 @@ IMAGENET, CIFAR = 1_281_167, 50_000
 
 def recipe(schedule: object, *, lr: float = 1.0, batch: int = 256, **more: float) -> Recipe:
     changed = replace(RECIPE, optimizer=Sgd(lr=lr), schedule=schedule, **more)
-    return within(changed, "data", global_batch=batch)
+    return change_part(changed, "data", global_batch=batch)
 
 
 def test_a_constant_rate_does_not_move() -> None:
@@ -240,7 +240,7 @@ def test_the_other_modes_of_resnext() -> None:
 
 
 def test_resnext_on_one_card_has_a_constant_rate() -> None:
-    one_card = within(replace(load("resnext50_imagenet").recipe, schedule=Constant(), steps=10_000), "data")
+    one_card = change_part(replace(load("resnext50_imagenet").recipe, schedule=Constant(), steps=10_000), "data")
     assert {learning_rate(one_card, step) for step in (0, 999, 9_999)} == {0.1}
 
 
@@ -272,7 +272,7 @@ def test_the_other_modes_of_amoebanet(mode: str, rates: list[float]) -> None:
     ("batch", "peak", "epochs"), [(256, 5, 5), (8191, 5, 5), (8192, 10, 5), (16384, 25, 5), (32768, 32, 14)]
 )
 def test_the_peak_of_lars_goes_by_the_batch(batch: int, peak: float, epochs: int) -> None:
-    given = within(LARS, "data", global_batch=batch)
+    given = change_part(LARS, "data", global_batch=batch)
     warmup = int(epochs * IMAGENET / batch)
     assert learning_rate(given, 0, IMAGENET) == 0
     assert learning_rate(given, warmup, IMAGENET) == peak
@@ -333,7 +333,7 @@ def test_the_data_set_of_a_recipe_has_its_own_size() -> None:
         ((RECIPE, 0), r"the number of training images of arrays is not known(.|\n)*images=…"),
     ],
 )
-def test_what_has_no_learning_rate_is_told_why(arguments: tuple[Any, ...], message: str) -> None:
+def test_what_has_no_learning_rate_is_refused_with_the_reason(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ViaductError, match=message):
         learning_rate(*arguments)
 

@@ -93,7 +93,7 @@ def validation() -> BatchStream:
     return RECIPE.data.batches(make_images(None).validation, device=torch.device("cpu"), train=False, seed=1)
 
 
-def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
+def test_a_checkpoint_is_scored_by_its_averaged_weights(run: RunDir) -> None:
     recorder = Recorder()
     done = train_recipe(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
     saved = done.save()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.tiny_runs import within
-from training.tiny_sessions import TINY, read_stderr, run_recipe, steps_of
+from training.tiny_runs import change_part
+from training.tiny_sessions import TINY, count_steps, read_stderr, run_recipe
 from viaduct.recipes import Evaluation
 from viaduct.training.callbacks import Callback
 from viaduct.training.rundir import RunDir
@@ -42,7 +42,7 @@ def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.Cap
     assert "--compile regional has no effect in eager mode; --mode graph compiles." in read_stderr(capsys)
 
 
-def test_a_callback_that_looks_closely_is_the_summarys_reason_for_no_sinks(run: RunDir) -> None:
+def test_a_callback_that_needs_every_step_is_the_summarys_reason_for_no_sinks(run: RunDir) -> None:
     run_recipe(run, replace(TINY, sink=4, callbacks=(Close(),)))
     summary = run.read_summary()
     assert summary is not None
@@ -66,12 +66,12 @@ def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.Ca
     assert run.read_summary() is None
     assert "Evaluating" in capsys.readouterr().out
     assert run_recipe(run) == "finished"
-    assert steps_of(run) == 10
+    assert count_steps(run) == 10
 
 
 def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: RunDir) -> None:
     run_recipe(run)
     assert "seen in an epoch" not in run.report.read_text()
     balanced = RunDir(run.path.with_name("balanced"))
-    run_recipe(balanced, within(TINY, "data", balance=1.0))
+    run_recipe(balanced, change_part(TINY, "data", balance=1.0))
     assert "seen in an epoch" in balanced.report.read_text()

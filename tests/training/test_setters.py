@@ -18,10 +18,10 @@ from training.tiny_runs import (
     RECIPE,
     Recorder,
     build_normed_network,
+    build_training,
+    change_part,
+    copy_weights,
     train_recipe,
-    training,
-    weights,
-    within,
 )
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
@@ -68,7 +68,7 @@ def test_the_schedule_goes_on_from_a_changed_rate(run: RunDir) -> None:
 def order(run: RunDir, *callbacks: Callback) -> list[list[int]]:
     """Return the images of every step."""
     seen: list[list[int]] = []
-    done = training(BASE, run, *callbacks)
+    done = build_training(BASE, run, *callbacks)
     optimize = done.train_step.optimize
 
     def note(batch: Any) -> None:
@@ -104,13 +104,13 @@ class TwoHeaded(nn.Module):
 
 def test_a_head_whose_loss_weighs_nothing_learns_nothing(run: RunDir) -> None:
     recipe = replace(BASE, model=TwoHeaded, optimizer=replace(BASE.optimizer, weight_decay=0.0, momentum=0.0))
-    begun = training(recipe, run)
-    start = weights(begun)
+    begun = build_training(recipe, run)
+    start = copy_weights(begun)
     off = train_recipe(recipe, run, ChangesAt(0, lambda t: None), Begins(lambda t: t.change_loss_weights(auxiliary=0)))
-    assert torch.equal(weights(off)["second.weight"], start["second.weight"])
-    assert not torch.equal(weights(off)["head.weight"], start["head.weight"])
+    assert torch.equal(copy_weights(off)["second.weight"], start["second.weight"])
+    assert not torch.equal(copy_weights(off)["head.weight"], start["head.weight"])
     on = train_recipe(recipe, run, Begins(lambda t: t.change_loss_weights(main=0, auxiliary=1)))
-    assert torch.equal(weights(on)["head.weight"], start["head.weight"])
+    assert torch.equal(copy_weights(on)["head.weight"], start["head.weight"])
 
 
 class Begins(Callback):
@@ -136,17 +136,17 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     if captured:
         monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
         monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
-    recipe = within(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
+    recipe = change_part(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
     change = ChangesAt(5, CHANGES[name])
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())
     assert (uninterrupted.sink is not None) == captured
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, change, Checkpointing(), read_signal=lambda: first.step >= 8)
+    first = build_training(recipe, run, change, Checkpointing(), read_signal=lambda: first.step >= 8)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
-    again = weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
-    plain = weights(train_recipe(recipe, RunDir(tmp_path / "plain")))
-    assert all(torch.equal(again[key], tensor) for key, tensor in weights(uninterrupted).items())
+    again = copy_weights(resume_training(recipe, run, list_checkpoints(run.checkpoints)[-1]))
+    plain = copy_weights(train_recipe(recipe, RunDir(tmp_path / "plain")))
+    assert all(torch.equal(again[key], tensor) for key, tensor in copy_weights(uninterrupted).items())
     assert not all(torch.equal(again[key], tensor) for key, tensor in plain.items())
 
 
@@ -166,4 +166,4 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
 )
 def test_a_change_that_cannot_be_meant_is_refused(run: RunDir, change: Change, message: str) -> None:
     with pytest.raises(BadValue, match=message):
-        change(training(BASE, run))
+        change(build_training(BASE, run))

@@ -14,16 +14,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.sinks import BASE, CLOSE, FP16, RECIPES, losses, on_device, states
+from training.sinks import BASE, CLOSE, FP16, RECIPES, list_losses, list_optimizer_state, train_in_sinks
 from training.test_loop import Flag, resume_training
 from training.tiny_runs import (
     PER_EPOCH,
     Recorder,
     build_normed_network,
+    build_training,
+    change_part,
+    copy_weights,
     train_recipe,
-    training,
-    weights,
-    within,
 )
 from viaduct.data.batches import Batch
 from viaduct.devices import cpu
@@ -62,18 +62,21 @@ def train_and_record(recipe: Recipe, run: RunDir, **more: Any) -> tuple[Training
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> None:
-    recipe = within(RECIPES[name], "checkpoint", every_steps=4, keep=9)
+    recipe = change_part(RECIPES[name], "checkpoint", every_steps=4, keep=9)
     plain, alone = train_and_record(recipe, RunDir(tmp_path / "plain"))
     sunk, sink = train_and_record(replace(recipe, sink=3), RunDir(tmp_path / "sunk"))
-    assert losses(sink) == losses(alone)
+    assert list_losses(sink) == list_losses(alone)
     assert saved_bytes(sunk.run) == saved_bytes(plain.run)
-    assert all(equal(first, second) for first, second in zip(states(sunk), states(plain), strict=True))
+    assert all(
+        equal(first, second)
+        for first, second in zip(list_optimizer_state(sunk), list_optimizer_state(plain), strict=True)
+    )
     assert sunk.scale.get_state() == plain.scale.get_state()
     assert [score.predictions for score in sink.scores] == [score.predictions for score in alone.scores]
 
 
-def test_nobody_is_told_of_a_step_within_a_sink(run: RunDir) -> None:
-    recipe = within(replace(BASE, sink=4), "checkpoint", every_steps=7)
+def test_no_callback_is_called_for_a_step_within_a_sink(run: RunDir) -> None:
+    recipe = change_part(replace(BASE, sink=4), "checkpoint", every_steps=7)
     _, observer = train_and_record(recipe, run)
     ends = [4, 5, 7, 8, 10, 12, 14, 15]  # multiples of 4, evaluations (5), checkpoints (7), the end
     assert observer.at("step") == observer.at("log") == ends
@@ -103,11 +106,11 @@ def test_a_stop_is_requested_and_takes_place_at_the_end_of_a_sink(run: RunDir) -
 
 
 def test_a_sink_may_be_longer_than_an_epoch(run: RunDir) -> None:
-    recipe = within(BASE, "evaluation", every_epochs=0)
+    recipe = change_part(BASE, "evaluation", every_epochs=0)
     _, alone = train_and_record(recipe, run)
     _, observer = train_and_record(replace(recipe, sink=100), run)
     assert observer.at("log") == [3 * PER_EPOCH]
-    assert losses(observer) == losses(alone)
+    assert list_losses(observer) == list_losses(alone)
 
 
 @pytest.mark.parametrize("stop", [4, 7])
@@ -120,14 +123,16 @@ def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: An
     def is_interrupted() -> bool:
         return flag.raised or (first.step >= stop)
 
-    first = training(recipe, run, Checkpointing(), read_signal=is_interrupted)
+    first = build_training(recipe, run, Checkpointing(), read_signal=is_interrupted)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     for sink in (4, 0, 3):  # how a run is sunk may change
         again = resume_training(replace(recipe, sink=sink), run, saved)
-        assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
+        assert all(
+            torch.equal(tensor, copy_weights(uninterrupted)[name]) for name, tensor in copy_weights(again).items()
+        )
 
 
 def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) -> None:
@@ -159,9 +164,9 @@ def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     recipe, observer, alone = replace(BASE, sink=4), Recorder(), Recorder()
-    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), fail, observer)
+    sunk = train_in_sinks(recipe, RunDir(tmp_path / "sunk"), fail, observer)
     plain = train_recipe(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
-    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **CLOSE)
     assert [log.step for log in observer.logs] == [4, 5, 8, 10, 12, 15]
     assert sunk.step == plain.step
     lines = [line for line in capsys.readouterr().err.splitlines() if "--sink" in line]
@@ -282,20 +287,20 @@ def explain_sink(training: Training) -> str | None:
 
 
 @pytest.mark.parametrize("name", OBSTACLES)
-def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_obstacle_to_sinks_is_named(run: RunDir, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, callbacks, reason = OBSTACLES[name]
-    usual = training(replace(recipe, sink=4), run, *callbacks)
+    usual = build_training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
     assert explain_sink(usual) == "--sink 4: the host drives each step, because cpu captures no graphs."
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
-    able = training(replace(recipe, sink=4), run, *callbacks)
+    able = build_training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
     assert reason in str(explain_sink(able))
 
 
 # Sinks by themselves: `--sink auto`, the default.
 
-AUTO = within(replace(BASE, sink="auto"), "log", every_steps=4)
+AUTO = change_part(replace(BASE, sink="auto"), "log", every_steps=4)
 
 
 @pytest.fixture
@@ -311,15 +316,15 @@ class Quiet(Recorder):
     every_step = False
 
 
-def test_the_processor_has_no_sinks_by_itself_and_says_nothing(run: RunDir) -> None:
-    plain = training(AUTO, run)
+def test_the_cpu_has_no_sinks_with_sink_auto_and_prints_nothing(run: RunDir) -> None:
+    plain = build_training(AUTO, run)
     assert plain.sink is None
     assert explain_sink(plain) is None
     assert plain.sink_obstacle == "cpu captures no graphs"
 
 
 @pytest.mark.usefixtures("capturing")
-def test_a_card_has_sinks_by_itself_and_logs_as_often_as_without(tmp_path: Any) -> None:
+def test_a_card_has_sinks_with_sink_auto_and_logs_as_often_as_without(tmp_path: Any) -> None:
     alone, observer = Quiet(), Quiet()
     plain = train_recipe(replace(AUTO, sink=0), RunDir(tmp_path / "plain"), alone)
     sunk = train_recipe(AUTO, RunDir(tmp_path / "sunk"), observer)
@@ -327,14 +332,14 @@ def test_a_card_has_sinks_by_itself_and_logs_as_often_as_without(tmp_path: Any) 
     assert sunk.sink.replay is not None
     assert [log.step for log in observer.logs] == [log.step for log in alone.logs] == [4, 5, 8, 10, 12, 15]
     assert observer.at("step") == [4, 5, 8, 10, 12, 15]
-    torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **CLOSE)
+    for key, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(sunk)[key], tensor, **CLOSE)
 
 
 @pytest.mark.usefixtures("capturing")
 def test_the_length_of_automatic_sinks_follows_the_time_of_a_step(run: RunDir) -> None:
-    sink = training(within(AUTO, "log", every_steps=100), run).sink
+    sink = build_training(change_part(AUTO, "log", every_steps=100), run).sink
     assert sink is not None
     assert (sink.length, sink.longest) == (10, 100)
     for seconds, steps in ((0.029, 34), (0.001, 100), (0.4, 2), (7.0, 1)):
@@ -343,7 +348,7 @@ def test_the_length_of_automatic_sinks_follows_the_time_of_a_step(run: RunDir) -
 
 
 @pytest.mark.usefixtures("capturing")
-def test_a_callback_that_hears_of_steps_hears_of_each(run: RunDir) -> None:
+def test_a_callback_that_defines_step_is_called_after_each_step(run: RunDir) -> None:
     observer = Recorder()
     done = train_recipe(AUTO, run, observer)
     assert observer.at("step") == list(range(1, 16))
@@ -352,9 +357,9 @@ def test_a_callback_that_hears_of_steps_hears_of_each(run: RunDir) -> None:
 
 
 @pytest.mark.usefixtures("capturing")
-def test_checkpoints_and_a_progress_bar_do_not_stand_against_sinks(run: RunDir) -> None:
+def test_checkpoints_and_a_progress_bar_allow_sinks(run: RunDir) -> None:
     callbacks = [Checkpointing(), StepMark(), MetricsFile(), TensorBoard(), NanStop(), StopAtThreshold(), ProgressBar()]
-    assert training(AUTO, run, *callbacks).sink is not None
+    assert build_training(AUTO, run, *callbacks).sink is not None
 
 
 class Counting(nn.Sequential):
@@ -405,8 +410,8 @@ def test_a_network_that_lives_on_the_host_is_not_captured(
     assert sunk.sink is not None
     assert sunk.sink.replay is None
     assert capsys.readouterr().err.count(f"because each step changes {named} on the host") == 1
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+    for key, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(sunk)[key], tensor, **CLOSE)
 
 
 @pytest.mark.usefixtures("capturing")
@@ -416,13 +421,13 @@ def test_no_batch_is_used_twice_where_the_last_warm_up_step_ends_a_sink(tmp_path
     plain = train_recipe(recipe, RunDir(tmp_path / "plain"))
     sunk = train_recipe(replace(recipe, sink=sink), RunDir(tmp_path / "sunk"))
     assert sunk.step == plain.step
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+    for key, tensor in copy_weights(plain).items():
+        torch.testing.assert_close(copy_weights(sunk)[key], tensor, **CLOSE)
 
 
 @pytest.mark.usefixtures("capturing")
 def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDir) -> None:
-    observer, sunk = Quiet(), training(AUTO, run)
+    observer, sunk = Quiet(), build_training(AUTO, run)
     sunk.callbacks.append(observer)
 
     def broken() -> Iterator[Batch]:
@@ -438,7 +443,7 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDi
             sunk.fit()
         assert sunk.step == 7
         sunk.log()
-        assert len(losses(observer)) == 7
+        assert len(list_losses(observer)) == 7
         saved = sunk.save()
     assert saved.step == 7
 
@@ -447,16 +452,16 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDi
 @pytest.mark.parametrize("stop", [1, 4, 7])
 @pytest.mark.parametrize("name", ["sgd", "averaged weights", "mixup", "dropout", "adamw", "rmsprop", "thor"])
 def test_an_interrupted_run_with_captured_steps_ends_with_the_same_bits(tmp_path: Any, name: str, stop: int) -> None:
-    recipe = within(replace(RECIPES[name], sink="auto"), "log", every_steps=4)
+    recipe = change_part(replace(RECIPES[name], sink="auto"), "log", every_steps=4)
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
-    first = training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
+    first = build_training(recipe, run, Checkpointing(), read_signal=lambda: first.step >= stop)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
     again = resume_training(recipe, run, saved)
-    assert all(torch.equal(tensor, weights(uninterrupted)[key]) for key, tensor in weights(again).items())
+    assert all(torch.equal(tensor, copy_weights(uninterrupted)[key]) for key, tensor in copy_weights(again).items())
 
 
 class Card:

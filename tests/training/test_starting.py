@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny_runs import images, make_images, within
-from training.tiny_sessions import TINY, read_stderr, run_recipe, steps_of
+from training.tiny_runs import change_part, make_images, make_split
+from training.tiny_sessions import TINY, count_steps, read_stderr, run_recipe
 from viaduct.errors import BadRun, Diverged
 from viaduct.recipes import Checkpoint, Evaluation, Log
 from viaduct.training.rundir import RunDir
@@ -75,7 +75,7 @@ def test_a_finished_run_goes_on_only_if_it_is_requested_more(
 ) -> None:
     run_recipe(run, replace(TINY, **first))
     assert run_recipe(run, replace(TINY, **then)) == "finished"
-    assert steps_of(run) == steps
+    assert count_steps(run) == steps
     assert run.model.read_bytes() == (run.checkpoints / f"step-{steps}" / "model.safetensors").read_bytes()
 
 
@@ -93,7 +93,7 @@ def test_an_unfinished_run_is_not_finished_by_asking_for_less(run: RunDir) -> No
 def test_a_run_that_reached_its_threshold_has_finished(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = replace(TINY, evaluation=Evaluation(stop_threshold=0.01), steps=20)
     run_recipe(run, recipe)
-    assert steps_of(run) == 5
+    assert count_steps(run) == 5
     read_stderr(capsys)
     run_recipe(run, recipe)
     assert "has finished already" in read_stderr(capsys)
@@ -109,12 +109,12 @@ def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
     (ahead / "manifest.json").write_text("{}")
     assert run_recipe(run, replace(TINY, checkpoint=rules)) == "finished"
     assert "Skipping a damaged checkpoint" in read_stderr(capsys)
-    assert steps_of(run) == 10
+    assert count_steps(run) == 10
     assert (run.checkpoints / "step-10" / "model.safetensors").read_bytes() == run.model.read_bytes()
 
 
 def test_the_resolved_recipe_is_written_into_the_run(run: RunDir) -> None:
-    run_recipe(run, within(replace(TINY, steps=1), "optimizer", lr=0.03))
+    run_recipe(run, change_part(replace(TINY, steps=1), "optimizer", lr=0.03))
     stored = json.loads((run.path / "recipe.json").read_text())
     assert stored["recipe"]["optimizer"]["lr"] == 0.03
     assert stored["recipe"]["steps"] == 1
@@ -125,7 +125,7 @@ def test_a_run_does_not_continue_on_other_images(run: RunDir, monkeypatch: pytes
     run_recipe(run, replace(TINY, steps=4))
     before, after = run.read_recipe_json(), make_images(None)
     relabelled = replace(after.train, labels=after.train.labels[::-1].copy())
-    for train, words in ((images(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
+    for train, words in ((make_split(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
         changed = replace(after, train=train)
         monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
         with pytest.raises(BadRun, match=f"training: 40 images then, {words}"):
@@ -135,7 +135,7 @@ def test_a_run_does_not_continue_on_other_images(run: RunDir, monkeypatch: pytes
 
 def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -> None:
     with pytest.raises(Diverged):
-        run_recipe(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
+        run_recipe(run, change_part(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
     assert run.is_begun
-    assert run_recipe(run, within(TINY, "optimizer", lr=0.05)) == "finished"
+    assert run_recipe(run, change_part(TINY, "optimizer", lr=0.05)) == "finished"
     assert run.read_recipe_json()["recipe"]["optimizer"]["lr"] == 0.05

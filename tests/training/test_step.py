@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.test_loop import interrupted_at, resume_training, same
-from training.tiny_runs import CLASSES, RECIPE, Recorder, train_recipe, training, weights
+from training.tiny_runs import CLASSES, RECIPE, Recorder, build_training, copy_weights, train_recipe
 from viaduct.recipes import CrossEntropy, Precision, Sgd
 from viaduct.training.rundir import RunDir
 
@@ -33,9 +33,9 @@ TWO = replace(RECIPE, model=TwoHeads, loss=CrossEntropy(0.1), optimizer=Sgd(lr=0
 
 
 def test_one_step_follows_the_gradient_of_both_losses(run: RunDir) -> None:
-    done = training(TWO, run)
+    done = build_training(TWO, run)
     by_hand = TwoHeads(CLASSES)
-    by_hand.load_state_dict({name: tensor.cpu() for name, tensor in weights(done).items()})
+    by_hand.load_state_dict({name: tensor.cpu() for name, tensor in copy_weights(done).items()})
     batch = next(iter(done.train_batches.epoch(0)))
     logits, auxiliary = by_hand(batch.images.cpu())
     labels = batch.labels.cpu()
@@ -46,13 +46,13 @@ def test_one_step_follows_the_gradient_of_both_losses(run: RunDir) -> None:
     done.train_step.set_rates(0, round_rates=False)
     done.train_step.optimize(batch)
     for name, parameter in by_hand.named_parameters():
-        torch.testing.assert_close(weights(done)[name].cpu(), parameter.detach() - 0.5 * parameter.grad)
+        torch.testing.assert_close(copy_weights(done)[name].cpu(), parameter.detach() - 0.5 * parameter.grad)
     assert float(done.train_step.results[0][0]) == pytest.approx(float(loss.detach()), rel=1e-6)
 
 
 def test_a_weight_of_zero_leaves_the_second_head_alone(run: RunDir) -> None:
-    before = weights(training(TWO, run))
-    after = weights(train_recipe(replace(TWO, aux_weight=0.0), run))
+    before = copy_weights(build_training(TWO, run))
+    after = copy_weights(train_recipe(replace(TWO, aux_weight=0.0), run))
     assert torch.equal(after["aux.weight"], before["aux.weight"])
     assert not torch.equal(after["head.weight"], before["head.weight"])
 
@@ -61,7 +61,7 @@ def test_evaluation_sees_the_first_head_only(run: RunDir) -> None:
     done = train_recipe(TWO, run)
     assert done.score is not None
     done.model.eval()
-    batch = next(iter(training(TWO, run).validation.epoch(0)))
+    batch = next(iter(build_training(TWO, run).validation.epoch(0)))
     assert done.score.predictions[: len(batch.labels)] == done.model(batch.images).argmax(1).tolist()
 
 
@@ -80,16 +80,16 @@ def agree(made: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def test_parts_of_a_batch_give_the_weights_of_the_whole(run: RunDir) -> None:
-    uninterrupted = weights(train_recipe(replace(TWO, steps=2), run))
-    agree(weights(train_recipe(replace(TWO, steps=2, accumulate=4), run)), uninterrupted)
+    uninterrupted = copy_weights(train_recipe(replace(TWO, steps=2), run))
+    agree(copy_weights(train_recipe(replace(TWO, steps=2, accumulate=4), run)), uninterrupted)
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
 def test_a_compiled_network_has_both_heads(run: RunDir) -> None:
-    uninterrupted = weights(train_recipe(replace(TWO, steps=2), run))
-    agree(weights(train_recipe(replace(TWO, steps=2, mode="graph"), run)), uninterrupted)
+    uninterrupted = copy_weights(train_recipe(replace(TWO, steps=2), run))
+    agree(copy_weights(train_recipe(replace(TWO, steps=2, mode="graph"), run)), uninterrupted)
 
 
 class Dropping(nn.Module):
@@ -114,12 +114,12 @@ class Dropping(nn.Module):
         return logits
 
 
-def test_a_network_is_told_how_far_the_run_has_come(run: RunDir) -> None:
+def test_a_network_gets_the_progress_of_the_run(run: RunDir) -> None:
     done = train_recipe(replace(RECIPE, model=Dropping), run)
     assert done.model.told == [step / 10 for step in range(10)]
 
 
-def test_a_cast_network_is_reported_too(run: RunDir) -> None:
+def test_a_cast_network_gets_the_progress_too(run: RunDir) -> None:
     done = train_recipe(replace(RECIPE, model=Dropping, precision=Precision("O2"), steps=4), run)
     network = done.computation.network
     assert network is not done.model
@@ -130,7 +130,7 @@ def test_a_resumed_run_drops_what_it_would_have_dropped(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Dropping)
     again = resume_training(recipe, run, interrupted_at(6, recipe, run))
     assert again.model.told == [step / 10 for step in range(6, 10)]
-    assert same(weights(again), weights(train_recipe(recipe, run)))
+    assert same(copy_weights(again), copy_weights(train_recipe(recipe, run)))
 
 
 class Growing(Dropping):
@@ -144,6 +144,6 @@ class Growing(Dropping):
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.lengthy
-def test_a_compiled_network_hears_how_far_the_run_has_come(run: RunDir) -> None:
+def test_a_compiled_network_gets_the_progress_of_the_run(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Growing, steps=4)
-    agree(weights(train_recipe(replace(recipe, mode="graph"), run)), weights(train_recipe(recipe, run)))
+    agree(copy_weights(train_recipe(replace(recipe, mode="graph"), run)), copy_weights(train_recipe(recipe, run)))

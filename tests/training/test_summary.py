@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.tiny_runs import RECIPE, plain, train_recipe
+from training.tiny_runs import RECIPE, build_plain_network, train_recipe
 from viaduct import __version__
 from viaduct.recipes import LoadedRecipe
 from viaduct.repository import UnreadableRepository
@@ -43,7 +43,7 @@ def test_the_speed_leaves_the_first_window_out_and_everything_is_json(
     assert json.loads(json.dumps(result)) == result
     assert result["images_per_s"] == 35.0
     assert (result["steps"], result["epochs"], result["ranks"], result["global_batch"]) == (5, 1.0, 1, 8)
-    assert result["parameters"] == sum(parameter.numel() for parameter in plain(4).parameters())
+    assert result["parameters"] == sum(parameter.numel() for parameter in build_plain_network(4).parameters())
     assert done.score is not None
     assert result["final"]["top1"] == done.score.top1
     assert result["samples"]["images_per_s"] == [1.0, 30.0, 50.0, 40.0, 10.0]

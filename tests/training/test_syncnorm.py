@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.ranks import together
+from training.ranks import run_on_ranks
 from viaduct.errors import BadValue
 from viaduct.training.distributed import join_ranks
 from viaduct.training.syncnorm import RankSyncNorm, synchronise_norms
@@ -60,7 +60,7 @@ def of_a_rank(momentum: float | None, affine: bool, dtype: torch.dtype) -> dict[
 def test_ranks_compute_what_one_would(
     momentum: float | None, affine: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
-    ranks = [ended.value for ended in together(len(SHARES), of_a_rank, momentum, affine, dtype)]
+    ranks = [ended.value for ended in run_on_ranks(len(SHARES), of_a_rank, momentum, affine, dtype)]
     alone = passes(network(momentum, affine, dtype), images(dtype), 0)
     for name, wanted in alone.items():
         parts = [rank[name] for rank in ranks]

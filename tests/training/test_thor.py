@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
-from training.ranks import together
-from training.tiny_runs import RECIPE, After, build_normed_network, train_recipe, training, weights
+from training.ranks import run_on_ranks
+from training.tiny_runs import RECIPE, After, build_normed_network, build_training, copy_weights, train_recipe
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
@@ -295,12 +295,12 @@ def test_factors_are_taken_in_refresh_steps_only(run: RunDir, taken: list[str]) 
     assert counts == [2, 2, 2, 2, 4, 4, 4, 4, 6, 6]
 
 
-def test_evaluation_is_never_watched(run: RunDir, taken: list[str]) -> None:
+def test_an_evaluation_records_no_factors(run: RunDir, taken: list[str]) -> None:
     train_recipe(replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=100)), run)
     assert taken == ["0.weight", "5.weight"]
 
 
-def test_with_several_parts_the_last_one_is_watched(run: RunDir, taken: list[str]) -> None:
+def test_with_several_parts_the_factors_of_the_last_one_are_recorded(run: RunDir, taken: list[str]) -> None:
     train_recipe(replace(RECIPE, model=build_normed_network, optimizer=Thor(0.01, frequency=5), accumulate=4), run)
     assert len(taken) == 2 * 2
 
@@ -309,7 +309,7 @@ def test_parts_of_a_batch_do_not_change_the_size_of_the_factors(run: RunDir) -> 
     """Eight equal images: the last quarter of them has the same curvature as all."""
     found = []
     for parts in (1, 4):
-        state = training(replace(RECIPE, optimizer=Thor(0.01), accumulate=parts), run)
+        state = build_training(replace(RECIPE, optimizer=Thor(0.01), accumulate=parts), run)
         first = next(iter(state.train_batches.epoch(0)))
         same = first._replace(images=first.images[:1].expand(8, -1, -1, -1), labels=first.labels[:1].expand(8))
         state.advance(iter([same]))
@@ -326,7 +326,7 @@ def test_the_weight_of_a_ranks_loss_does_not_change_the_size_of_the_factors(
     found = []
     for weight in (1.0, 3.0):
         monkeypatch.setattr(SingleRank, "loss_weight", weight)
-        state = training(replace(RECIPE, optimizer=Thor(0.01)), run)
+        state = build_training(replace(RECIPE, optimizer=Thor(0.01)), run)
         state.advance(iter([next(iter(state.train_batches.epoch(0)))]))
         found.append(state.optimizer.inverses)
     for name, inverses in found[0].items():
@@ -339,15 +339,15 @@ def update_of_equal_images(reduce: Literal["mean", "sum"]) -> tuple[dict[str, Te
     part = Thor(RATE, momentum=0.0, weight_decay=0.0)
     recipe = replace(RECIPE, optimizer=part, parallel=Parallel(reduce=reduce), steps=1)
     with tempfile.TemporaryDirectory() as folder, join_ranks("cpu", 60.0) as group:
-        state = training(recipe, RunDir(Path(folder) / f"run{group.rank}"), group=group)
-        before = weights(state)
+        state = build_training(recipe, RunDir(Path(folder) / f"run{group.rank}"), group=group)
+        before = copy_weights(state)
         first = next(iter(state.train_batches.epoch(0)))
-        image, label = training(RECIPE, RunDir(Path(folder) / "image")).train_batches.epoch(0).__next__()[:2]
+        image, label = build_training(RECIPE, RunDir(Path(folder) / "image")).train_batches.epoch(0).__next__()[:2]
         count = len(first.images)
         same = first._replace(images=image[:1].expand(count, -1, -1, -1), labels=label[:1].expand(count))
         state.advance(iter([same]))
     inverses = {name: [inverse.clone() for inverse in pair] for name, pair in state.optimizer.inverses.items()}
-    return {name: after - before[name] for name, after in weights(state).items()}, inverses
+    return {name: after - before[name] for name, after in copy_weights(state).items()}, inverses
 
 
 @pytest.mark.parametrize(("reduce", "factor"), [("mean", 1.0), ("sum", 2.0)])
@@ -355,10 +355,10 @@ def test_two_ranks_take_the_step_of_one_and_summed_gradients_twice_of_it(
     reduce: Literal["mean", "sum"], factor: float
 ) -> None:
     """All images are equal, so that each half of the batch has the curvature of the whole."""
-    (alone,) = together(1, update_of_equal_images, reduce)
+    (alone,) = run_on_ranks(1, update_of_equal_images, reduce)
     assert alone.error is None, alone.output
     update, inverses = alone.value
-    for rank in together(2, update_of_equal_images, reduce):
+    for rank in run_on_ranks(2, update_of_equal_images, reduce):
         assert rank.error is None, rank.output
         for name, change in rank.value[0].items():
             torch.testing.assert_close(change, factor * update[name], rtol=1e-3, atol=1e-5)
@@ -385,12 +385,12 @@ def test_a_graph_run_refreshes_uncompiled_and_takes_the_same_steps(
     graph = train_recipe(replace(recipe, mode="graph"), run)
     assert len(taken) == 4
     assert len(compiled) == 10 - 2 + 2 * 3  # steps without refreshes, and two evaluations of three batches
-    for name, tensor in weights(eager).items():
-        assert torch.equal(weights(graph)[name], tensor)
+    for name, tensor in copy_weights(eager).items():
+        assert torch.equal(copy_weights(graph)[name], tensor)
 
 
 def test_a_skipped_step_makes_up_for_its_refresh(run: RunDir) -> None:
-    state = training(replace(RECIPE, optimizer=Thor(0.01), precision=Precision("fp16", loss_scale=2.0**40)), run)
+    state = build_training(replace(RECIPE, optimizer=Thor(0.01), precision=Precision("fp16", loss_scale=2.0**40)), run)
     batches = iter(state.train_batches.epoch(0))
     state.advance(batches)
     assert state.scale.skipped == 1
@@ -413,14 +413,14 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     straight = train_recipe(recipe, RunDir(tmp_path / "straight"))
     broken = RunDir(tmp_path / "broken")
     train_recipe(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
-    resumed = training(recipe, broken)
+    resumed = build_training(recipe, broken)
     resumed.restore(SavedCheckpoint(broken.checkpoints / "step-4"))
     with resumed.train_batches, resumed.validation:
         resumed.fit()
     straight.computation.gather_statistics()
     resumed.computation.gather_statistics()
-    for name, tensor in weights(straight).items():
-        assert torch.equal(weights(resumed)[name], tensor)
+    for name, tensor in copy_weights(straight).items():
+        assert torch.equal(copy_weights(resumed)[name], tensor)
     assert straight.optimizer.steps == resumed.optimizer.steps == 10
     for name, inverses in straight.optimizer.inverses.items():
         assert all(map(torch.equal, inverses, resumed.optimizer.inverses[name]))
@@ -451,7 +451,7 @@ def test_the_state_of_another_optimizer_is_refused() -> None:
         build(model).load_state_dict(sgd.state_dict())
 
 
-def test_frozen_weights_are_neither_watched_nor_moved(taken: list[str]) -> None:
+def test_frozen_weights_have_no_factors_and_do_not_change(taken: list[str]) -> None:
     model = network()
     model.first.weight.requires_grad_(False)
     before = model.first.weight.detach().clone()
@@ -495,7 +495,7 @@ def test_a_weight_that_is_used_twice_has_the_mean_of_both_factors() -> None:
 
 def test_the_damping_falls_by_its_schedule(run: RunDir) -> None:
     assert compute_damping(Thor(damping_init=0.03, damping_decay=0.87), 10.0) == pytest.approx(0.03 * 0.87)
-    state = training(replace(RECIPE, optimizer=Thor(damping_init=0.02, damping_decay=0.5)), run)
+    state = build_training(replace(RECIPE, optimizer=Thor(damping_init=0.02, damping_decay=0.5)), run)
     seen: list[float] = []
     state.callbacks.append(After(3, lambda now: seen.append(now.optimizer.damping)))
     with state.train_batches, state.validation:
@@ -569,7 +569,7 @@ def of_a_rank() -> tuple[list[dict[str, list[np.ndarray]]], list[int]]:
 
 
 def test_ranks_average_their_inverses_in_buckets() -> None:
-    found = together(2, of_a_rank)
+    found = run_on_ranks(2, of_a_rank)
     assert [factor.error for factor in found] == [None, None], [factor.output for factor in found]
     alone = [inverses_of(number, ()) for number in range(2)]
     sizes = [sum(inverse.size for inverse in pair) for pair in alone[0].values()]  # four layers

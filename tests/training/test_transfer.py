@@ -18,11 +18,11 @@ from training.tiny_runs import (
     PER_EPOCH,
     RECIPE,
     build_normed_network,
-    plain,
+    build_plain_network,
+    build_training,
+    change_part,
+    copy_weights,
     train_recipe,
-    training,
-    weights,
-    within,
 )
 from viaduct import models
 from viaduct.errors import BadData, BadRun, BadValue
@@ -66,7 +66,7 @@ def donor(tmp_path: Path) -> RunDir:
 
 
 def begun(recipe: Recipe, run: RunDir, source: Path, **init: Any) -> tuple[Any, list[str]]:
-    made = training(replace(recipe, init=Init(source=str(source), **init)), run)
+    made = build_training(replace(recipe, init=Init(source=str(source), **init)), run)
     return made, load_initial_weights(made.train_step)
 
 
@@ -97,19 +97,19 @@ def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float)
 
 def test_a_run_gives_its_weights_and_the_new_one_begins_at_zero(donor: RunDir, run: RunDir) -> None:
     made, lines = begun(STATEFUL, run, donor.path)
-    assert equal(weights(made), load_donor(donor))
+    assert equal(copy_weights(made), load_donor(donor))
     assert made.step == 0
     assert not made.optimizer.state
     assert lines == [f"Weights from {donor.path}: 7 of 7 tensors."]
 
 
-def test_a_damaged_checkpoint_that_is_gone_around_is_named(donor: RunDir, run: RunDir) -> None:
+def test_a_damaged_checkpoint_that_is_skipped_is_named(donor: RunDir, run: RunDir) -> None:
     newest = donor.checkpoints / f"step-{PER_EPOCH + 1}"
     shutil.copytree(donor.checkpoints / f"step-{PER_EPOCH}", newest)
     (newest / "model.safetensors").write_bytes(b"cut")
     made, lines = begun(STATEFUL, run, donor.path)
     assert lines[0].startswith(f"Skipping a damaged checkpoint: {newest / 'model.safetensors'} ")
-    assert equal(weights(made), load_donor(donor))
+    assert equal(copy_weights(made), load_donor(donor))
 
 
 def test_a_damaged_state_of_the_optimizer_is_not_continued_from(donor: RunDir, run: RunDir) -> None:
@@ -121,7 +121,7 @@ def test_a_damaged_state_of_the_optimizer_is_not_continued_from(donor: RunDir, r
 
 @pytest.mark.parametrize("precision", ["fp32", "O2"])
 def test_the_network_computes_with_the_new_weights(precision: str, donor: RunDir, run: RunDir) -> None:
-    made, _ = begun(within(STATEFUL, "precision", compute=precision), run, donor.path)
+    made, _ = begun(change_part(STATEFUL, "precision", compute=precision), run, donor.path)
     for name, tensor in made.computation.network.state_dict().items():
         torch.testing.assert_close(tensor.float(), load_donor(donor)[name].float(), rtol=1e-2, atol=1e-2)
 
@@ -129,14 +129,14 @@ def test_the_network_computes_with_the_new_weights(precision: str, donor: RunDir
 def test_a_safetensors_file_gives_its_weights(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
     save_file(load_donor(donor), tmp_path / "w.safetensors")
     made, _ = begun(STATEFUL, run, tmp_path / "w.safetensors")
-    assert equal(weights(made), load_donor(donor))
+    assert equal(copy_weights(made), load_donor(donor))
 
 
 def test_excluded_tensors_keep_their_first_values(donor: RunDir, run: RunDir) -> None:
-    first = weights(training(STATEFUL, run))
+    first = copy_weights(build_training(STATEFUL, run))
     made, lines = begun(STATEFUL, run, donor.path, exclude="5")
-    assert torch.equal(weights(made)["5.weight"], first["5.weight"])
-    assert torch.equal(weights(made)["0.weight"], load_donor(donor)["0.weight"])
+    assert torch.equal(copy_weights(made)["5.weight"], first["5.weight"])
+    assert torch.equal(copy_weights(made)["0.weight"], load_donor(donor)["0.weight"])
     assert lines == [f"Weights from {donor.path}: 5 of 7 tensors, without 5.bias, 5.weight."]
 
 
@@ -191,8 +191,8 @@ def test_a_classifier_of_another_number_of_classes_begins_anew_and_that_is_repor
     made, lines = begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")
     assert lines[0].endswith("tensors, without head.bias, head.weight.")
     assert lines[1] == "Note: the classifier (head.bias, head.weight) begins anew: 10 classes there, 4 here."
-    assert torch.equal(weights(made)["stem.conv.weight"], donated["stem.conv.weight"])
-    assert weights(made)["head.bias"].shape == (4,)
+    assert torch.equal(copy_weights(made)["stem.conv.weight"], donated["stem.conv.weight"])
+    assert copy_weights(made)["head.bias"].shape == (4,)
 
 
 def small_bottlenecks(classes: int) -> nn.Module:
@@ -216,13 +216,13 @@ def test_excluding_everything_is_refused(donor: RunDir, run: RunDir) -> None:
 @pytest.mark.lengthy
 def test_weights_of_another_network_are_refused_and_recognised(run: RunDir, tmp_path: Path) -> None:
     save_file(models.build("resnet20_cifar_v2", 4).state_dict(), tmp_path / "w.safetensors")
-    made = training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)
-    before = weights(made)
+    made = build_training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)
+    before = copy_weights(made)
     with pytest.raises(BadData, match="does not hold this network") as refusal:
         load_initial_weights(made.train_step)
     for fragment in ("missing there, ", "not in this network, ", "looks like resnet20_cifar_v2", "--init-exclude"):
         assert fragment in str(refusal.value)
-    assert equal(weights(made), before)
+    assert equal(copy_weights(made), before)
 
 
 def test_layers_that_would_be_dropped_in_silence_are_named(run: RunDir, tmp_path: Path) -> None:
@@ -246,12 +246,12 @@ def test_continuing_a_run_elsewhere_ends_where_it_would_have_ended(donor: RunDir
     assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 of 5 parameters." in lines
     with made.train_batches, made.validation:
         made.fit()
-    assert equal(weights(made), weights(uninterrupted))
+    assert equal(copy_weights(made), copy_weights(uninterrupted))
 
 
 @pytest.mark.usefixtures("recipes_are_mine")
 def test_continuing_otherwise_than_before_warns(donor: RunDir, run: RunDir) -> None:
-    recipe = within(within(STATEFUL, "data", global_batch=4), "precision", compute="bf16")
+    recipe = change_part(change_part(STATEFUL, "data", global_batch=4), "precision", compute="bf16")
     _, lines = begun(recipe, run, donor.path, schedule="continue")
     assert any("trained with global batch 8, this run has 4" in line for line in lines)
     assert any("trained with precision fp32, this run has bf16" in line for line in lines)
@@ -338,7 +338,7 @@ def test_slots_beside_a_file_are_taken(run: RunDir, tmp_path: Path) -> None:
 def test_a_step_that_cannot_be_continued_from_is_refused(
     metadata: dict[str, str], reason: str, run: RunDir, tmp_path: Path
 ) -> None:
-    save_file(plain(CLASSES).state_dict(), tmp_path / "w.safetensors", metadata)
+    save_file(build_plain_network(CLASSES).state_dict(), tmp_path / "w.safetensors", metadata)
     with pytest.raises((BadData, BadValue), match=reason):
         begun(RECIPE, run, tmp_path / "w.safetensors", schedule="continue")
 

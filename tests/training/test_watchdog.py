@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from training.ranks import together
+from training.ranks import run_on_ranks
 from training.test_distributed import TINY, run_recipe
-from training.tiny_runs import within
+from training.tiny_runs import change_part
 from viaduct.errors import LostRank
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
@@ -43,12 +43,12 @@ class Stop(Hang):
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
-IMPATIENT = within(TINY, "parallel", hang_seconds=1.0)
+IMPATIENT = change_part(TINY, "parallel", hang_seconds=1.0)
 
 
 def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ended = together(3, run_recipe, run, replace(IMPATIENT, callbacks=(Hang(),)))
+    ended = run_on_ranks(3, run_recipe, run, replace(IMPATIENT, callbacks=(Hang(),)))
     assert [result.exit_code for result in ended] == [LostRank.exit_code] * 3
     assert "rank 1 hangs: for 1 s it has not come past the end of step 3." in ended[0].output
     assert "sleep_for_ever" in ended[0].output
@@ -59,7 +59,7 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    ended = together(2, run_recipe, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), silent=(1,))
+    ended = run_on_ranks(2, run_recipe, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), silent=(1,))
     assert ended[0].exit_code == LostRank.exit_code
     assert "it has not come past the end of step 3; its stack did not arrive." in ended[0].output
 
@@ -72,15 +72,15 @@ class Slow(Callback):
 
 
 def test_a_slow_rank_is_left_alone(tmp_path: Path) -> None:
-    patient = within(
+    patient = change_part(
         TINY, "parallel", hang_seconds=5.0
     )  # less than the run takes, more than any step on a busy machine
-    ended = together(2, run_recipe, tmp_path / "run", replace(patient, callbacks=(Slow(),)))
+    ended = run_on_ranks(2, run_recipe, tmp_path / "run", replace(patient, callbacks=(Slow(),)))
     assert [result.error for result in ended] == [None, None]
     assert "hangs" not in ended[0].output
 
 
-def test_who_is_behind() -> None:
+def test_the_ranks_with_the_lowest_count_are_behind() -> None:
     signs = {0: Position(9, "backward", 3), 1: Position(8, "forward", 3), 2: Position(9, "backward", 3)}
     assert find_ranks_behind(signs) == [1]
     assert find_ranks_behind(dict.fromkeys(range(3), signs[0])) == []
@@ -93,7 +93,7 @@ def test_who_is_behind() -> None:
     assert behind[-1] == "The other ranks wait for them; all 3 end, so that a launcher can start them again."
 
 
-def test_a_pulse_counts_places() -> None:
+def test_a_pulse_counts_the_points_that_it_has_passed() -> None:
     pulse = Pulse()
     pulse.reach_point("forward", 1)
     pulse.reach_point("backward", 1)

@@ -27,7 +27,7 @@ CLASSES, PER_EPOCH, VALIDATION = 4, 5, 18
 COLOURS = np.array([[220, 40, 40], [40, 220, 40], [40, 40, 220], [200, 200, 200]])
 
 
-def images(count: int, seed: int) -> Split:
+def make_split(count: int, seed: int) -> Split:
     rng = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.int64) % CLASSES
     noise = rng.integers(-40, 36, (count, 16, 16, 3))
@@ -35,10 +35,10 @@ def images(count: int, seed: int) -> Split:
 
 
 def make_images(path: Path | None) -> ImageSet:
-    return ImageSet(images(40, seed=1), images(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
+    return ImageSet(make_split(40, seed=1), make_split(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
 
 
-def plain(classes: int) -> nn.Module:
+def build_plain_network(classes: int) -> nn.Module:
     """Build a network without batch norm and without random operators."""
     layers = nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes)
     return nn.Sequential(*layers)
@@ -49,18 +49,18 @@ def build_normed_network(classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, classes))
 
 
-def forgetful(classes: int) -> nn.Module:
-    """Recipe with dropout: every step draws random numbers."""
+def build_dropout_network(classes: int) -> nn.Module:
+    """Build a network with dropout, whose every training step draws random numbers."""
     return nn.Sequential(*build_normed_network(classes).children(), nn.Dropout(0.3))
 
 
-def two_rates(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Two parameter groups, one with a tenth of the other's rate."""
+def build_two_rate_optimizer(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """Build SGD with two parameter groups, one with a tenth of the other's rate."""
     return torch.optim.SGD([{"params": parameters[:2], "lr": 0.2}, {"params": parameters[2:], "lr": 0.02}])
 
 
 RECIPE = Recipe(
-    model=plain,
+    model=build_plain_network,
     data=Arrays(global_batch=8, size=16, classes=CLASSES, flip=True, pad=2, make=make_images),
     optimizer=Sgd(lr=0.1, momentum=0.9, weight_decay=1e-3),
     epochs=2,
@@ -71,25 +71,25 @@ RECIPE = Recipe(
 )
 
 
-def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
-    """A run that is ready to `fit`."""
+def build_training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
+    """Return a training that is ready to `fit`."""
     device, device_name = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
     return Training(recipe, run, make_images(None), device, device_name, list(callbacks), **more)
 
 
 def train_recipe(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
-    done = training(recipe, run, *callbacks, **more)
+    done = build_training(recipe, run, *callbacks, **more)
     with done.train_batches, done.validation:
         done.fit()
     return done
 
 
-def weights(run: Training) -> dict[str, Tensor]:
+def copy_weights(run: Training) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in run.model.state_dict().items()}
 
 
 class Recorder(Callback):
-    """Writes down every event, and keeps what came with it."""
+    """Records every event with its step, and keeps log records and scores."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -124,7 +124,7 @@ class Recorder(Callback):
 
 
 class After(Callback):
-    """Does something once, after the optimizer step of that number."""
+    """Calls `action` once, after the optimizer step with this number."""
 
     def __init__(self, number: int, action: Callable[[Training], None]) -> None:
         self.number, self.action = number, action
@@ -134,6 +134,6 @@ class After(Callback):
             self.action(training)
 
 
-def within(recipe: Recipe, part: str, **changes: Any) -> Recipe:
-    """The recipe with some fields of one part changed."""
+def change_part(recipe: Recipe, part: str, **changes: Any) -> Recipe:
+    """Return the recipe with some fields of one part changed."""
     return replace(recipe, **{part: replace(getattr(recipe, part), **changes)})

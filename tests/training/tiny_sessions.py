@@ -16,7 +16,7 @@ TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps
 
 
 def run_recipe(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
-    """Train; what was said meanwhile is in capsys."""
+    """Train in a session, and return `finished` or `interrupted`."""
     request = TrainingRequest(
         LoadedRecipe("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny"
     )
@@ -27,7 +27,7 @@ def read_stderr(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def steps_of(run: RunDir) -> int:
+def count_steps(run: RunDir) -> int:
     summary = run.read_summary()
     assert summary is not None
     return int(summary["steps"])

@@ -13,8 +13,8 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.session import run_training
 
 
-def slow(classes: int) -> nn.Module:
-    """Averages that begin far away and go a thousandth of the way in a step."""
+def build_unsettled_network(classes: int) -> nn.Module:
+    """Build a network whose running averages begin far away and go a thousandth of the way in a step."""
     network = build_normed_network(classes)
     norm = network[1]
     assert isinstance(norm, nn.BatchNorm2d)
@@ -24,7 +24,9 @@ def slow(classes: int) -> nn.Module:
     return network
 
 
-SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=Checkpoint(every_minutes=0))
+SLOW = replace(
+    RECIPE, model=build_unsettled_network, epochs=6, log=Log(every_steps=5), checkpoint=Checkpoint(every_minutes=0)
+)
 
 
 def run_recipe(run: RunDir, recipe: Recipe) -> None:

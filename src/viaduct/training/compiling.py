@@ -61,6 +61,7 @@ class Compilation:
             self.parts, mode = find_named_parts(network, patterns), "regional"
         elif mode == "auto":
             self.parts = choose_parts(self.parts, has_own_kernels)
+        # A network with viaduct's own kernels is not compiled whole: without parts to compile nothing is.
         self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
         # The compiler may use device graphs for a whole network only. With blocks, viaduct itself captures whole steps.
         self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
@@ -69,7 +70,7 @@ class Compilation:
         if self.compiles:
             set_compile_cache()
             if is_on_cpu(network):
-                pin_vector_width()
+                pin_vector_width()  # the cache may be shared with other machines
         self.run: Callable[..., Any] = self.compile_network()
 
     @property

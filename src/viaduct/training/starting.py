@@ -36,6 +36,7 @@ def refuse_or_find_finished(request: TrainingRequest) -> bool:
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
     if not run.is_begun:
+        # A new run may have its lock already, and the page of a learning-rate range test.
         if run.path.exists() and any(path.name not in (".lock", RATE_PAGE) for path in run.path.iterdir()):
             raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
         if request.resume == "must":
