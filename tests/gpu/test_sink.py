@@ -79,10 +79,12 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
     assert is_captured(sunk)
     first, second = copy_weights(sunk), copy_weights(plain)
     apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
-    bits = all(torch.equal(first[key], second[key]) for key in first) and list_losses(observer) == losses(alone)
-    show(f"losses {difference(list_losses(observer), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
+    bits = all(torch.equal(first[key], second[key]) for key in first) and list_losses(observer) == list_losses(alone)
+    show(
+        f"losses {difference(list_losses(observer), list_losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}"
+    )
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
-    torch.testing.assert_close(list_losses(observer), losses(alone), equal_nan=True, **allowed)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), equal_nan=True, **allowed)
     for key in first:
         torch.testing.assert_close(first[key], second[key], **allowed)
     assert sunk.scale.get_state() == plain.scale.get_state()
@@ -129,7 +131,7 @@ def test_batches_that_come_from_the_host_arrive_whole(tmp_path: Path) -> None:
     alone, observer = Recorder(), Recorder()
     train_recipe(recipe, RunDir(tmp_path / "plain"), alone)
     assert is_captured(train_recipe(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer))
-    torch.testing.assert_close(list_losses(observer), losses(alone), **LAST_BITS)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **LAST_BITS)
 
 
 class Curious(nn.Module):
@@ -156,7 +158,7 @@ def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
     assert "cannot be captured" in str(sunk.sink.obstacle)
     show(str(sunk.sink.obstacle))
     assert capsys.readouterr().err.count("--sink 8: the host drives each step") == 1
-    torch.testing.assert_close(list_losses(observer), losses(alone), **LAST_BITS)
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), **LAST_BITS)
 
 
 def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) -> None:
@@ -166,8 +168,8 @@ def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) ->
     sunk = train_recipe(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), observer)
     assert is_captured(sunk)
     assert len(sunk.computation.compilation.parts) == 4
-    show(f"losses {difference(list_losses(observer), losses(alone)):.1e} apart")
-    torch.testing.assert_close(list_losses(observer), losses(alone), rtol=1e-3, atol=1e-3)
+    show(f"losses {difference(list_losses(observer), list_losses(alone)):.1e} apart")
+    torch.testing.assert_close(list_losses(observer), list_losses(alone), rtol=1e-3, atol=1e-3)
 
 
 def noise(size: int, count: int, classes: int) -> ImageSet:
