@@ -80,9 +80,8 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
     first, second = copy_weights(sunk), copy_weights(plain)
     apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
     bits = all(torch.equal(first[key], second[key]) for key in first) and list_losses(observer) == list_losses(alone)
-    show(
-        f"losses {difference(list_losses(observer), list_losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}"
-    )
+    losses_apart = difference(list_losses(observer), list_losses(alone))
+    show(f"losses {losses_apart:.1e} apart, weights {apart:.1e}; same bits: {bits}")
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
     torch.testing.assert_close(list_losses(observer), list_losses(alone), equal_nan=True, **allowed)
     for key in first:
