@@ -38,7 +38,7 @@ class Rehearsed:
         path = record / "summary.json"
         self.summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
 
-    def hits(self) -> set[tuple[str, int]]:
+    def list_met_limits(self) -> set[tuple[str, int]]:
         """Return (limit, line) of every limit that the script met."""
         return {(hit["name"], hit["place"]["line"] if hit["place"] else 0) for hit in self.summary["limits"]}
 

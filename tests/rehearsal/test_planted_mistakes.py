@@ -70,7 +70,7 @@ print(torch.npu.device_count())  # planted: visible-devices
 
 def check(answer: Rehearsed, source: str) -> None:
     """Check that exactly the planted lines are reported, with the card's behaviour, the change and the reason."""
-    assert answer.hits() == list_planted(source)
+    assert answer.list_met_limits() == list_planted(source)
     for hit in answer.summary["limits"]:
         assert hit["what"]
         assert hit["card"]
@@ -82,7 +82,7 @@ def check(answer: Rehearsed, source: str) -> None:
 def test_a_pytorch_script_without_mistakes_meets_no_limit(tmp_path: Path) -> None:
     answer = rehearse_script(tmp_path, TORCH, "--on", "npu", PLANTED="no")
     assert answer.code == 0, answer.stderr
-    assert answer.hits() == set()
+    assert answer.list_met_limits() == set()
     assert answer.summary["steps"] == 1
 
 
@@ -224,7 +224,7 @@ def test_a_tensorflow_script_without_mistakes_meets_no_limit(tmp_path: Path) -> 
     pytest.importorskip("tensorflow")
     answer = rehearse_script(tmp_path, TF1, "--on", "npu", PLANTED="no")
     assert answer.code == 0, answer.stderr
-    assert answer.hits() == set()
+    assert answer.list_met_limits() == set()
     assert answer.summary["steps"] == 1
 
 

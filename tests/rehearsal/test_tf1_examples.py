@@ -34,7 +34,7 @@ def migrate_example(name: str, folder: Path, **options: Any) -> Path:
 
 def check_same(original: CommandResult, other: CommandResult, within: float) -> None:
     assert other.code == 0, other.stderr[-3000:]
-    assert other.hits == []
+    assert other.met_limits == []
     assert None not in original.losses
     assert np.allclose(original.losses, other.losses, rtol=within, atol=0)  # type: ignore[arg-type]
     for ours, theirs in ((original.gradients, other.gradients), (original.variables, other.variables)):

@@ -201,4 +201,4 @@ def test_what_a_rule_writes_is_accepted_by_the_rehearsal(rule: Rule, tmp_path: P
     script.write_bytes(result.after)
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, f"{result.after.decode()}\n{answer.failure}\n{answer.stderr[-3000:]}"
-    assert answer.hits == [], f"{result.after.decode()}\n{answer.hits}"
+    assert answer.met_limits == [], f"{result.after.decode()}\n{answer.met_limits}"

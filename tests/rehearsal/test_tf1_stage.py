@@ -114,7 +114,7 @@ def test_an_old_script_finds_the_names_that_its_packages_had(tmp_path: Path) -> 
         assert "slim" in message
     assert len(answer.losses) == 3
     assert len(answer.gradients) == 8
-    assert answer.hits == []
+    assert answer.met_limits == []
 
 
 PARTS = ("beta", "gamma", "moving_mean", "moving_variance")

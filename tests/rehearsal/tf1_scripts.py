@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @dataclass
 class CommandResult:
-    """Output of a script, and what the stage recorded."""
+    """Output of a script, and what the stage recorded (`warm_tensorflow.perform`)."""
 
     stdout: str
     stderr: str
@@ -33,9 +33,9 @@ class CommandResult:
     stopped: bool
     failure: str
     losses: list[float | None]
-    gradients: dict[str, Any]
-    variables: dict[str, Any]
-    hits: list[tuple[str, int | None, str]]
+    gradients: dict[str, Any]  # of the first step, as lists
+    variables: dict[str, Any]  # at the end, as lists
+    met_limits: list[tuple[str, int | None, str]]  # name, line, what the script did
 
     def parse_last_line(self) -> dict[str, Any]:
         """Return the script's last line, which is JSON."""
@@ -112,7 +112,7 @@ def finish_script(process: Running, answer: Path) -> CommandResult:
     stdout, stderr = (answer.with_suffix(suffix).read_text() for suffix in (".stdout", ".stderr"))
     assert answer.exists(), stderr[-4000:]
     found = json.loads(answer.read_text())
-    found["hits"] = [tuple(hit) for hit in found["hits"]]
+    found["met_limits"] = [tuple(limit) for limit in found["met_limits"]]
     return CommandResult(stdout=stdout, stderr=stderr, **found)
 
 

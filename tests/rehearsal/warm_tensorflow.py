@@ -86,7 +86,9 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
         "losses": watched.losses,
         "gradients": plain(watched.first_gradients),
         "variables": plain(watched.last_variables),
-        "hits": [[hit.name, hit.place.line if hit.place else None, hit.action] for hit in limits.violations],
+        "met_limits": [
+            [limit.name, limit.place.line if limit.place else None, limit.action] for limit in limits.violations
+        ],
     }
     Path(answer).write_text(json.dumps(record))
 

@@ -112,7 +112,7 @@ def test_every_mistake_is_reported_at_its_line_and_nothing_else_is(tmp_path: Pat
     others = {"map-and-batch": "drop-remainder", "padded": "drop-remainder", "hook": "step-multiples"}
     expected |= {(name, line_of(script, mark)) for mark, name in others.items()}
     expected |= {("static-shapes", inside(script, "sess.run(step"))}
-    assert {(name, line) for name, line, _ in answer.hits} == expected
+    assert {(name, line) for name, line, _ in answer.met_limits} == expected
     assert "TypeError" in answer.stdout
     assert "`config` must be provided with type `NPUConfigs`" in answer.stdout
     for words in ("why:", "change:", "card:", "dataset = dataset.repeat().batch(4)"):
@@ -151,7 +151,7 @@ def test_float64_weights_are_refused_operators_are_a_warning_and_feeds_are_allow
     script.write_text(WIDE.format(middle=middle))
     answer = rehearse_script("npu", script)
     assert answer.code == code, answer.stderr[-3000:]
-    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if message else []), answer.stderr
+    assert [(name, line) for name, line, _ in answer.met_limits] == ([("float64", 7)] if message else []), answer.stderr
     assert message in answer.stderr
 
 

@@ -50,7 +50,7 @@ for session in (own, other):
 
 
 @pytest.mark.parametrize(
-    ("registered", "hits"),
+    ("registered", "count"),
     [
         ("other.close", 0),
         ("functools.partial(other.close)", 0),
@@ -58,9 +58,9 @@ for session in (own, other):
         ("print", 1),
     ],
 )
-def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, hits: int) -> None:
+def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, count: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(AT_EXIT.format(registered))
     answer = rehearse_script("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, answer.stderr[-3000:]
-    assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits
+    assert [name for name, _, _ in answer.met_limits] == ["session-not-closed"] * count

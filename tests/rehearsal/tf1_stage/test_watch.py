@@ -223,7 +223,7 @@ def test_an_npu_estimator_loops_dumps_and_profiles_as_its_config_says(tmp_path: 
     assert output["loops"] == [2, 4], "the host sees every second step"
     assert "different values" in output["errors"][0]
     assert len(answer.losses) == 8
-    assert answer.hits == []
+    assert answer.met_limits == []
     check_dump(tmp_path / "dump")
     check_profile(tmp_path / "prof")
 

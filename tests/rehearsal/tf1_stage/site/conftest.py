@@ -243,7 +243,7 @@ def layer_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script.write_text(LAYERS)
     answer = rehearse_script("npu", script, arguments=[str(folder)])
     assert answer.code == 0, answer.stderr[-4000:]
-    assert answer.hits == []
+    assert answer.met_limits == []
     return answer.parse_last_line()
 
 
@@ -254,5 +254,5 @@ def check_answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script.write_text(CHECKS)
     answer = rehearse_script("npu", script)
     assert answer.code == 0, answer.stderr[-3000:]
-    assert answer.hits == []
+    assert answer.met_limits == []
     return {**answer.parse_last_line(), "steps": len(answer.losses)}
