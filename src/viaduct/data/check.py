@@ -287,7 +287,7 @@ def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
 
 
 def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
-    """Describe a row of a MindRecord file as `describe_record` does a record."""
+    """Describe a row of a MindRecord file as `describe_record` does a record; this reads its other fields."""
     return describe_record(shard, folder.make_error(row, ""))  # an error has the number, the offset and the image file
 
 

@@ -36,7 +36,7 @@ from viaduct.data.shards import SPLITS, explain_nothing_found, list_record_files
 from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, describe_truncation, find_checksum_error
 from viaduct.errors import BadData
 
-Progress = Callable[[int, int], None]  # number of records (or files) done, and of all
+Progress = Callable[[int, int], None]  # number of files done, and of all
 
 MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a process 1,024 open ones
 
@@ -137,7 +137,7 @@ class RecordFolder:
         """Hint on how to find all bad records, for messages about one."""
         return f"`viaduct data check {self.path} --deep` counts all of them, and names the first ones of each file."
 
-    def read_labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
+    def read_labels(self, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every record, from the stored index or, the first time, from the records.
 
         A label that cannot be read raises `BadRecord`; with `skip_bad` it is `CORRUPT_LABEL`. Labels in the index are
@@ -145,13 +145,13 @@ class RecordFolder:
         """
         if self._labels is None:
             files = range(len(self.files))
-            self._labels = np.concatenate([self._load_file_labels(file, on_progress, skip_bad) for file in files])
+            self._labels = np.concatenate([self._load_file_labels(file, skip_bad) for file in files])
         if not skip_bad:
             for number in np.flatnonzero(self._labels == CORRUPT_LABEL).tolist():
                 self._labels[number] = self._read_label(number)  # raises, unless the record was repaired since
         return self._labels
 
-    def _load_file_labels(self, file_number: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
+    def _load_file_labels(self, file_number: int, skip_bad: bool) -> Int64s:
         """Return the labels of one file from its stored index; if it has none yet, read them and store them there."""
         path, first, stop = self.files[file_number], self.starts[file_number], self.starts[file_number + 1]
         stored = load_index(path)
@@ -161,8 +161,6 @@ class RecordFolder:
             read_label = self._read_label_or_corrupt if skip_bad else self._read_label
             labels = np.array([read_label(number) for number in range(first, stop)], dtype=np.int64)
             store_index(path, size_and_time, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
-        if on_progress:
-            on_progress(stop, len(self))
         return np.array(labels)
 
     def _read_label(self, number: int) -> int:

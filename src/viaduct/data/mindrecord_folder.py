@@ -80,7 +80,7 @@ class MindRecordFolder:
         labels = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
         return np.array(labels, dtype=np.int64)
 
-    def read_labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
+    def read_labels(self, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every row.
 
         A label that cannot be read raises `BadRecord`; with `skip_bad` it is CORRUPT_LABEL.

@@ -124,16 +124,15 @@ def open_run(
 
 
 def open_weights_file(
-    path: Path, loaded: LoadedRecipe, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
+    path: Path, loaded: LoadedRecipe, *, ema: bool | None = None, labels: Path | None = None
 ) -> Classifier:
     """Open weights that are not from a run; the recipe defines the network and the preprocessing.
 
-    `ema` selects the averaged weights; None selects them if the recipe has ema and the file has them. `data` is the
-    path of data that name the classes.
+    `ema` selects the averaged weights; None selects them if the recipe has ema and the file has them.
     """
     (weights,) = find_weights(path, every=False)
     averages = ema if ema is not None else (None if loaded.recipe.ema else False)
-    return load_classifier(weights, loaded, run=None, data=data, labels=labels, image_shape=None, ema=averages)
+    return load_classifier(weights, loaded, run=None, data=None, labels=labels, image_shape=None, ema=averages)
 
 
 def load_classifier(
