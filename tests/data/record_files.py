@@ -1,4 +1,4 @@
-"""Small record files to test with: images that say which one they are."""
+"""Small record files to test with, whose images can be told apart."""
 
 from __future__ import annotations
 

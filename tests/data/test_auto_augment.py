@@ -1,4 +1,4 @@
-"""Policies: what they are called, how often they do what, and that they are a function of the position alone."""
+"""Policies: their names, how often they apply each operation, and that they depend on the position only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_numbers_out_of_range_are_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("pairs", [IMAGENET, CIFAR10], ids=["imagenet", "cifar10"])
-def test_the_tables_are_whole(pairs: Any) -> None:
+def test_the_policy_tables_are_complete(pairs: Any) -> None:
     assert len(pairs) == 25
     for name, probability, magnitude in (step for pair in pairs for step in pair):
         assert name in OPERATIONS

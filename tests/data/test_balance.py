@@ -1,4 +1,4 @@
-"""Thin classes are seen more often, epochs stay as long, and the order is a function of seed and epoch."""
+"""Small classes are used more often, epochs keep their length, and the order is a function of seed and epoch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def count_labels(order: np.ndarray) -> dict[int, int]:
     return dict(zip(*(part.tolist() for part in np.unique(LABELS[order], return_counts=True)), strict=True))
 
 
-def test_without_balance_the_order_is_what_it_was() -> None:
+def test_without_balance_the_order_is_unchanged() -> None:
     assert np.array_equal(draw_balanced_order(LABELS, 0.0, 5, 3), draw_permutation(5, 3, 1000))
 
 
-def test_at_one_every_class_is_seen_equally_often() -> None:
+def test_at_strength_one_every_class_is_used_equally_often() -> None:
     for epoch in range(5):
         order = draw_balanced_order(LABELS, 1.0, 5, epoch)
         assert len(order) == 1000
         assert all(abs(count - 250) <= 1 for count in count_labels(order).values())
 
 
-def test_at_a_half_shares_go_by_the_square_root() -> None:
+def test_at_strength_one_half_shares_follow_the_square_root() -> None:
     roots = {label: size**0.5 for label, size in SIZES.items()}
     order = draw_balanced_order(LABELS, 0.5, 5, 0)
     for label, count in count_labels(order).items():
@@ -52,7 +52,7 @@ def test_within_a_class_no_image_is_seen_more_than_once_more_than_another() -> N
         assert mine.max() - mine.min() <= 1
 
 
-def test_images_of_a_large_class_take_turns() -> None:
+def test_epochs_use_different_images_of_a_large_class() -> None:
     orders = [draw_balanced_order(LABELS, 1.0, 5, epoch) for epoch in range(30)]
     assert len(np.unique(np.concatenate(orders))) == 1000
     assert len(np.unique(orders[0])) < 400
@@ -78,7 +78,7 @@ def test_a_strength_out_of_range_is_named(wrong: object) -> None:
         Records(global_batch=1, size=8, balance=wrong)  # type: ignore[arg-type]
 
 
-def test_what_is_done_is_reported() -> None:
+def test_balancing_is_reported() -> None:
     output = describe_balance(LABELS, 1.0, {7: "owl"})
     assert output.startswith(
         "balance 1: images of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250"

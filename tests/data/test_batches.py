@@ -72,7 +72,7 @@ def test_results_are_bitwise_the_same_however_they_are_prepared(
 
 @pytest.mark.parametrize(("threads", "limit"), PREPARATIONS)
 @pytest.mark.parametrize("train", [True, False])
-def test_an_epoch_entered_late_is_the_tail_of_the_whole_one(
+def test_an_epoch_started_late_is_the_tail_of_the_whole_one(
     split: Split, device: torch.device, threads: dict[str, int], limit: int, train: bool
 ) -> None:
     def batches() -> Batches:
@@ -138,7 +138,7 @@ def test_the_last_validation_batch_is_filled_with_the_first_image(split: Split, 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("train", [True, False])
-def test_the_ranks_together_see_exactly_what_one_rank_sees(
+def test_all_ranks_together_get_the_images_of_a_single_rank(
     split: Split, device: torch.device, ranks: int, train: bool
 ) -> None:
     def of_rank(rank: int, ranks: int) -> list[Batch]:
@@ -153,9 +153,7 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_ranks_that_cannot_share_equally_still_see_every_image_once(
-    split: Split, device: torch.device, train: bool
-) -> None:
+def test_ranks_with_unequal_shares_get_every_image_once(split: Split, device: torch.device, train: bool) -> None:
     streams = [
         Batches(split, IMAGES, device=device, train=train, seed=1, share=RankShare(rank, 3)) for rank in range(3)
     ]
@@ -215,7 +213,7 @@ def test_a_start_outside_of_the_epoch_is_refused(split: Split, device: torch.dev
 
 
 @pytest.mark.parametrize("limit", [4 << 30, 0])
-def test_read_only_images_will_do(split: Split, device: torch.device, limit: int) -> None:
+def test_read_only_images_are_accepted(split: Split, device: torch.device, limit: int) -> None:
     """Memory-mapped files are; torch warns when it shares them, and warnings are errors here."""
     frozen = Split(split.images.copy(), split.labels.copy())
     frozen.images.flags.writeable = False
@@ -296,7 +294,7 @@ def test_no_step_waits_for_the_device(split: Split, limit: int, request: pytest.
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CUDA with the CPU")
-def test_the_gpu_sees_the_same_images_as_the_cpu(split: Split) -> None:
+def test_the_gpu_gets_the_same_images_as_the_cpu(split: Split) -> None:
     def first(device: str) -> Batch:
         return collect(Batches(split, IMAGES, device=torch.device(device), train=True, seed=1), 0)[0]
 
@@ -323,7 +321,7 @@ def test_a_policy_changes_training_and_not_evaluation(split: Split, device: torc
     assert_same(collect_epoch(changed, train=False), collect_epoch(plain, train=False))
 
 
-def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, device: torch.device) -> None:
+def test_a_policy_is_resumed_exactly_and_does_not_depend_on_ranks(split: Split, device: torch.device) -> None:
     images = replace(IMAGES, auto_augment="cifar10")
     epoch = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
     assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), epoch[5:])

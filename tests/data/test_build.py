@@ -49,7 +49,7 @@ def test_every_image_is_stored_once_as_it_is(photos: Path, tmp_path: Path) -> No
     assert len({example["image/filename"][0] for example in examples}) == 32
 
 
-def test_what_a_build_leaves_behind(photos: Path, tmp_path: Path) -> None:
+def test_a_build_writes_shards_labels_and_manifest(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records", train_shards=3, validation_shards=2)
     assert sorted(snapshot(tmp_path / "records")) == [
         "build.json",
@@ -147,7 +147,7 @@ def build_and_kill(photos: Path, out: Path, images: int) -> int:
     return process.returncode
 
 
-def test_a_build_that_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_build_continues_to_the_same_bytes(tmp_path: Path) -> None:
     photos = make_folders(tmp_path / "photos", {"ant": 150, "bee": 150})
     out = tmp_path / "killed"
     statuses = [build_and_kill(photos, out, images) for images in (1, 30, 77, 5, 80)]
@@ -160,7 +160,7 @@ def test_a_build_that_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     assert snapshot(out) == snapshot(tmp_path / "undisturbed")
 
 
-def test_a_failure_leaves_only_whole_shards(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_only_complete_shards(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, written = RecordWriter.write, []
 
     def fill_up(writer: RecordWriter, data: bytes) -> None:
@@ -204,7 +204,7 @@ def test_a_manifest_without_counts_is_refused(photos: Path, tmp_path: Path) -> N
         build_records(photos, tmp_path / "records")
 
 
-def test_a_build_that_an_earlier_version_began_goes_on(photos: Path, tmp_path: Path) -> None:
+def test_a_build_that_an_earlier_version_began_is_continued(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
     manifest = tmp_path / "records/build.json"
     manifest.write_text(manifest.read_text().replace('"images"', '"pictures"'))
@@ -218,7 +218,7 @@ def test_other_options_are_refused(photos: Path, tmp_path: Path) -> None:
         build_records(photos, tmp_path / "records", seed=1, train_shards=2)
 
 
-def test_someone_elses_records_are_left_alone(photos: Path, tmp_path: Path) -> None:
+def test_other_records_are_not_overwritten(photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "imagenet"
     out.mkdir()
     (out / "train-00000-of-01024").write_bytes(b"precious")
@@ -227,7 +227,7 @@ def test_someone_elses_records_are_left_alone(photos: Path, tmp_path: Path) -> N
     assert snapshot(out) == {"train-00000-of-01024": b"precious"}
 
 
-def test_a_folder_of_other_things_is_left_alone(photos: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "runs/first").mkdir(parents=True)
     with pytest.raises(BadData, match="runs: it has other files: first"):
         build_records(photos, tmp_path / "runs")
@@ -253,7 +253,7 @@ def test_two_builds_at_once(photos: Path, tmp_path: Path) -> None:
     assert refused == [5]
 
 
-def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_images_are_named_before_anything_is_built(photos: Path, tmp_path: Path) -> None:
     (photos / "bee/notes.txt").write_text("not an image")
     (photos / "ant/page.jpg").write_text("<html>not found</html>")
     (photos / "ant/.DS_Store").write_text("hidden files are passed over")
@@ -284,7 +284,7 @@ def test_options_out_of_range(photos: Path, tmp_path: Path, options: dict[str, f
         build_records(photos, tmp_path / "records", **options)
 
 
-def test_places_that_will_not_do(photos: Path, tmp_path: Path) -> None:
+def test_unusable_output_folders_are_refused(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="cannot be written into the folder they are built from"):
         build_records(photos, photos / "records")
     with pytest.raises(BadData, match="There is no such file or folder"):

@@ -52,7 +52,9 @@ def test_planes_become_pixels_and_files_follow_each_other(folder: Path) -> None:
     assert np.array_equal(loaded.validation.images[0, 0, :, 0], records(5)[0, 1:33])
 
 
-def test_the_folder_above_will_do(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_folder_around_the_archives_folder_is_accepted(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     above = tmp_path_factory.mktemp("above")
     folder.rename(above / "cifar-10-batches-bin")
     assert len(SOURCE.load(above).train) == 5 * RECORDS

@@ -23,7 +23,7 @@ def test_an_extension_that_was_not_built_is_no_error() -> None:
     assert find_compiled("_never_built", "lerp") is None
 
 
-def test_an_extension_of_an_older_source_has_no_newer_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_an_older_extension_lacks_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     older = ModuleType("viaduct.data._older")
     older.sample = max  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "viaduct.data._older", older)

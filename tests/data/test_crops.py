@@ -1,4 +1,4 @@
-"""CropPreparer of several records in one call: the same bits as one by one, and nothing that is odd or damaged."""
+"""CropPreparer: crops of several records equal those made one by one; it leaves unusual and damaged records."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def seen_at_once(
 
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network: str, normalised: bool) -> None:
+def test_crops_of_several_records_equal_those_made_one_by_one(tmp_path: Path, network: str, normalised: bool) -> None:
     rng = np.random.default_rng(1)
     images = [noise(rng, subsampling) for subsampling in ("420", "422", "444", "440") for _ in range(10)]
     images += [
@@ -150,13 +150,13 @@ ODD: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_is_left_alone_and_its_neighbours_are_seen(tmp_path: Path, name: str) -> None:
+def test_unusual_records_are_left_to_the_caller_and_their_neighbours_prepared(tmp_path: Path, name: str) -> None:
     plain = example(encode_photograph("small"))
     folder = folder_of(tmp_path, [plain, ODD[name](), plain])
     assert seen_at_once(crops(folder), [0, 1, 2])[0] == [True, False, True]
 
 
-def test_a_record_whose_checksum_is_wrong_is_left_alone(tmp_path: Path) -> None:
+def test_a_record_with_a_wrong_checksum_is_left_to_the_caller(tmp_path: Path) -> None:
     plain = example(encode_photograph("small"))
     folder = folder_of(tmp_path, [plain, plain])
     content = bytearray(folder.files[0].read_bytes())
@@ -167,26 +167,26 @@ def test_a_record_whose_checksum_is_wrong_is_left_alone(tmp_path: Path) -> None:
     assert seen_at_once(crops(unchecked), [0, 1])[0] == [True, True]
 
 
-def test_a_record_that_its_file_no_longer_has_is_left_alone(tmp_path: Path) -> None:
+def test_a_record_that_its_file_no_longer_has_is_left_to_the_caller(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph("small"))] * 2)
     made = crops(folder)
     folder.files[0].write_bytes(folder.files[0].read_bytes()[:-10])
     assert seen_at_once(made, [0, 1])[0] == [True, False]
 
 
-def test_a_file_that_is_gone_is_left_alone(tmp_path: Path) -> None:
+def test_records_of_a_deleted_file_are_left_to_the_caller(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph("small"))])
     folder.files[0].unlink()
     assert seen_at_once(crops(folder), [0])[0] == [False]
 
 
-def test_what_needs_more_than_a_crop_is_seen_one_by_one(tmp_path: Path) -> None:
+def test_policies_and_increased_colours_have_no_preparer(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph("small"))])
     assert make_crop_preparer(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
     assert make_crop_preparer(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
 
 
-def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same_bits(tmp_path: Path) -> None:
+def test_crops_that_fast_shrinks_are_left_to_the_caller_and_the_others_are_equal(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encode_photograph(name)) for name in ("small", "chelsea", "wide")])
     made = make_crop_preparer(replace(RECORDS, decode="fast"), folder, normalised=False)
     assert made is not None

@@ -72,7 +72,7 @@ def test_the_image_is_not_copied() -> None:
     assert encoded.obj is data
 
 
-def test_everything_comes_back() -> None:
+def test_every_feature_is_decoded_as_it_was_encoded() -> None:
     found = decode_example(encode_example(IMAGENET))
     assert list(found) == sorted(IMAGENET)
     assert found["image/height"].tolist() == [375]
@@ -183,7 +183,7 @@ def test_a_name_that_is_not_utf8() -> None:
     assert "is not UTF-8" in refusal(data, decode_example)
 
 
-def test_the_quick_way_agrees_with_the_general_one() -> None:
+def test_the_quick_decoder_agrees_with_the_general_one() -> None:
     rng = random.Random(5)
     message, quick = encode_example(IMAGENET), 0
     for _ in range(3_000):
@@ -210,7 +210,7 @@ def our_features(data: bytes) -> dict[str, list]:
     return {name: value if isinstance(value, list) else value.tolist() for name, value in decode_example(data).items()}
 
 
-def test_our_bytes_are_tensorflows_bytes() -> None:
+def test_encoded_bytes_equal_tensorflows() -> None:
     train = tensorflow_examples()
     data = encode_example(IMAGENET)
     parsed = train.Example.FromString(data)
@@ -230,7 +230,7 @@ def test_tensorflows_records_are_read() -> None:
     assert our_features(data) == tensorflow_features(made)
 
 
-def test_what_tensorflow_makes_of_a_mutated_message_we_make_of_it_too() -> None:
+def test_mutated_messages_are_decoded_as_tensorflow_does() -> None:
     train = tensorflow_examples()
     from google.protobuf.message import DecodeError
 

@@ -1,4 +1,4 @@
-"""Fetching over connections that break, from servers that change their mind, and from folders: whole or not at all."""
+"""Fetching over connections that break, from servers whose file changes, and from folders: complete or not at all."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def check_nothing_under_its_own_name(out: Path) -> None:
 # What must not happen
 
 
-def test_whole_sets_are_left_alone_without_network(site: Site, archive: bytes, tmp_path: Path) -> None:
+def test_complete_sets_are_kept_without_a_network(site: Site, archive: bytes, tmp_path: Path) -> None:
     address = serve(site, archive)
     first = fetch("cifar10", tmp_path, source=address)
     (tmp_path / ARCHIVE).unlink()
@@ -323,7 +323,7 @@ def test_archives_that_are_not_what_they_should_be(
 # Over the network
 
 
-def test_a_quiet_download(site: Site, archive: bytes, tmp_path: Path) -> None:
+def test_an_undisturbed_download(site: Site, archive: bytes, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     address = serve(site, archive)
     found = fetch("cifar10", tmp_path / "a" / "b", source=address, on_progress=lambda *now: seen.append(now))
@@ -499,13 +499,13 @@ def test_an_answer_that_will_not_change_is_reported_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_in_trouble_is_asked_again(site: Site, archive: bytes, tmp_path: Path) -> None:
+def test_a_failing_server_is_asked_again(site: Site, archive: bytes, tmp_path: Path) -> None:
     site.statuses = [500, 503, 429]
     fetch("cifar10", tmp_path, source=serve(site, archive))
     check_cifar(tmp_path)
 
 
-def test_a_server_that_stays_in_trouble_is_named(site: Site, archive: bytes, tmp_path: Path) -> None:
+def test_a_server_that_keeps_failing_is_named(site: Site, archive: bytes, tmp_path: Path) -> None:
     site.statuses = [500] * 9
     message = refusal("cifar10", tmp_path, serve(site, archive))
     assert "the server answered 500 Internal Server Error" in message
@@ -520,7 +520,7 @@ def test_a_host_that_cannot_be_reached(site: Site, archive: bytes, tmp_path: Pat
         assert "could not be reached: [Errno 111] Connection refused" in refusal("cifar10", tmp_path, address)
 
 
-def test_a_server_that_falls_silent(
+def test_a_server_that_stops_sending(
     site: Site, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STALL_SECONDS", 0.1)
@@ -533,7 +533,7 @@ def test_a_server_that_falls_silent(
 @pytest.mark.parametrize(
     "source", ["ftp://host/x", "http://", "http://[half/", "http://127.0.0.1:port/", "http://a b/"]
 )
-def test_addresses_that_are_none(archive: bytes, tmp_path: Path, source: str, site: Site) -> None:
+def test_invalid_addresses_are_refused(archive: bytes, tmp_path: Path, source: str, site: Site) -> None:
     with pytest.raises(BadValue, match="not an address"):
         fetch("cifar10", tmp_path, source=source)
 
@@ -575,7 +575,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_an_interrupt_keeps_what_has_come(
+def test_an_interrupt_keeps_what_was_received(
     site: Site, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(done: int, total: int | None) -> None:

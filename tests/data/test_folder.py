@@ -30,7 +30,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def test_a_folder_gives_what_its_records_would_give(photos: Path, tmp_path: Path) -> None:
+def test_a_folder_gives_the_inputs_of_records_built_from_it(photos: Path, tmp_path: Path) -> None:
     build_records(photos, tmp_path / "records")
     seen = {}
     for source in (photos, tmp_path / "records"):

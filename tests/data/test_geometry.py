@@ -113,7 +113,7 @@ def test_a_crop_lies_in_the_image(name: str, height: int, width: int) -> None:
         assert 0 <= x < x + crop_width <= width
 
 
-def test_an_image_too_long_for_any_ratio_comes_whole() -> None:
+def test_an_image_too_long_for_any_ratio_is_used_in_full() -> None:
     assert sample_crop("official", 1000, 3, None, np.random.default_rng(0)) == (0, 0, 1000, 3)
 
 
@@ -169,7 +169,7 @@ def test_a_crop_is_resized_like_tensorflows(crop: tuple[int, int, int, int], imp
 
 
 @pytest.mark.parametrize("crop", CROPS, ids=str)
-def test_mirroring_before_and_after_are_not_the_same(crop: tuple[int, int, int, int], implementation: str) -> None:
+def test_mirroring_before_and_after_resizing_differ(crop: tuple[int, int, int, int], implementation: str) -> None:
     y, x, height, width = crop
     cut = photograph("chelsea")[y : y + height, x : x + width]
     rows, columns = stretch_axis(y, height, 224), stretch_axis(x, width, 224)
@@ -195,11 +195,11 @@ def test_the_central_box_is_tensorflows_crop_and_resize(name: str, implementatio
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-5)
 
 
-def test_one_pixel_can_be_seen_as_many() -> None:
+def test_one_pixel_can_be_resized_to_many() -> None:
     assert (resample(np.full((1, 1, 3), 9, np.uint8), stretch_axis(0, 1, 5), make_central_axis(1, 0.8, 5)) == 9).all()
 
 
-def test_results_go_where_they_are_wanted(implementation: str) -> None:
+def test_results_are_written_to_the_given_array(implementation: str) -> None:
     batch = np.zeros((2, 20, 30, 3), np.float32)
     rows, columns = stretch_axis(0, 300, 20), stretch_axis(0, 451, 30)
     made = resample(photograph("chelsea"), rows, columns, batch[1])
@@ -220,7 +220,7 @@ def test_nothing_shrinks_below_the_target(length: int, shrink: int) -> None:
     assert find_largest_shrink(stretch_axis(0, 9000, 224), stretch_axis(0, length, 224)) == shrink
 
 
-def test_places_in_a_shrunk_image_are_the_same_places() -> None:
+def test_positions_in_a_shrunk_image_are_the_same_positions() -> None:
     """On a ramp the mean of a block is the value in its middle, so a place must still read its own position."""
     ramp = np.repeat(np.arange(240, dtype=np.uint8)[:, None, None], 3, axis=2)
     blocks = ramp.reshape(60, 4, 1, 3).mean(1).round().astype(np.uint8)  # the middle is 4 i + 1.5, rounded to 4 i + 2

@@ -51,7 +51,7 @@ def test_records_in_a_folder_of_their_split(tmp_path: Path) -> None:
     assert len(RecordFolder(tmp_path, "train")) == 2
 
 
-def test_where_a_record_is(records: Path) -> None:
+def test_a_record_is_located_in_its_file(records: Path) -> None:
     record = RecordFolder(records).locate(6)
     assert (record.path, record.record) == (train_file(records, 2), 1)
     assert record.offset == len(frame_record(message(5, 3)))
@@ -108,7 +108,7 @@ def test_a_compressed_file_cannot_be_indexed(records: Path) -> None:
         RecordFolder(records)
 
 
-def test_dalis_text_form(records: Path, tmp_path: Path) -> None:
+def test_an_index_is_written_in_dalis_form(records: Path, tmp_path: Path) -> None:
     indexed = index_records(records, dali=True)
     sizes = [len(frame_record(message(number, number % 3 + 1))) for number in range(5)]
     lines = (records / "train-00000-of-00004.idx").read_text().splitlines()
@@ -120,7 +120,7 @@ def test_dalis_text_form(records: Path, tmp_path: Path) -> None:
     assert index_records(records, dali_folder=elsewhere)[0].dali == elsewhere / "train-00000-of-00004.idx"
 
 
-def test_indexing_says_what_it_did(records: Path) -> None:
+def test_indexing_returns_what_it_did(records: Path) -> None:
     seen = []
     assert all(shard.is_new for shard in index_records(records, on_progress=lambda *numbers: seen.append(numbers)))
     assert seen[-1] == (5, 5)

@@ -37,7 +37,7 @@ def tensorflow_decoded(data: bytes, dct: str = "", fancy: bool = True) -> np.nda
 @pytest.mark.parametrize("subsampling", ["444", "422", "420", "440"])
 @pytest.mark.parametrize("fancy", [True, False], ids=["fancy", "plain"])
 @pytest.mark.parametrize(("dct", "theirs"), [("fast", ""), ("fast", "INTEGER_FAST"), ("accurate", "INTEGER_ACCURATE")])
-def test_pixels_are_tensorflows(name: str, subsampling: str, fancy: bool, dct: jpeg.Dct, theirs: str) -> None:
+def test_decoded_pixels_equal_tensorflows(name: str, subsampling: str, fancy: bool, dct: jpeg.Dct, theirs: str) -> None:
     data = encode_photograph(name, subsampling)
     assert np.array_equal(jpeg.decode(data, dct, fancy), tensorflow_decoded(data, theirs, fancy))
 
@@ -105,7 +105,7 @@ def test_progressive() -> None:
 
 
 @pytest.mark.parametrize("inserted", [b"\xff\xd0abc", b"\xff\xfe\0\x05abc"], ids=["restart", "comment"])
-def test_damage_that_tensorflow_decodes_around_is_let_pass(inserted: bytes) -> None:
+def test_damage_that_tensorflow_tolerates_is_tolerated(inserted: bytes) -> None:
     data = encode_photograph("chelsea")
     data = data[:15_000] + inserted + data[15_000:]
     with pytest.raises(ValueError, match="Corrupt JPEG data"):
@@ -113,7 +113,7 @@ def test_damage_that_tensorflow_decodes_around_is_let_pass(inserted: bytes) -> N
     assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
 
 
-def test_bytes_after_the_end_are_nobodys_business() -> None:
+def test_bytes_after_the_end_are_ignored() -> None:
     assert np.array_equal(jpeg.decode(encode_photograph("chelsea") + b"abc"), jpeg.decode(encode_photograph("chelsea")))
 
 
@@ -143,14 +143,14 @@ def test_damage_and_then_an_end_too_early_is_refused() -> None:
         (b"hello, world", "it begins with b'hello, w'"),
     ],
 )
-def test_what_is_no_image_is_named(data: bytes, what: str) -> None:
+def test_data_that_are_no_image_are_described(data: bytes, what: str) -> None:
     with pytest.raises(BadData, match=what):
         jpeg.decode(data)
     with pytest.raises(BadData, match=what):
         jpeg.read_dimensions(data)
 
 
-def test_an_incredible_size_is_refused_before_memory_is_requested() -> None:
+def test_an_incredible_size_is_refused_before_memory_is_allocated() -> None:
     data = bytearray(encode_photograph("small"))
     frame = data.index(b"\xff\xc0")
     data[frame + 5 : frame + 9] = b"\xea\x60\xea\x60"
@@ -213,7 +213,7 @@ def palette_png(colours: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", PNGS)
-def test_a_png_that_calls_itself_jpeg_is_tensorflows(kind: str) -> None:
+def test_a_png_in_place_of_a_jpeg_is_decoded_as_tensorflow_does(kind: str) -> None:
     data = PNGS[kind]()
     assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
 
@@ -227,7 +227,7 @@ def made_png(header: tuple[int, ...], lines: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (61, 83)])
-def test_an_interlaced_png_is_tensorflows(size: tuple[int, int]) -> None:
+def test_an_interlaced_png_is_decoded_as_tensorflow_does(size: tuple[int, int]) -> None:
     height, width = size
     image = CAT[:height, :width]
     passes = [image[top::down, left::across] for left, top, across, down in png.ADAM7]

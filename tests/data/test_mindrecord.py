@@ -164,7 +164,7 @@ def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
             pass
 
 
-def test_only_mindrecords_are_taken_for_such(tmp_path: Path) -> None:
+def test_only_mindrecord_files_are_recognised_as_such(tmp_path: Path) -> None:
     (tmp_path / "x.mindrecord").write_bytes(b"\0" * 100)
     (tmp_path / "short").write_bytes(b"1")
     assert not any(is_mindrecord(tmp_path / name) for name in ("x.mindrecord", "short", "nothing"))

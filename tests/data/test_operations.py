@@ -55,7 +55,7 @@ MOVED: dict[str, Callable[[Any, float], Any]] = {
 
 @pytest.mark.parametrize("strength", STRENGTHS)
 @pytest.mark.parametrize("name", SAME)
-def test_levels_are_pillows(name: str, strength: float) -> None:
+def test_operations_on_levels_equal_pillows(name: str, strength: float) -> None:
     for what, image in IMAGES.items():
         theirs = np.asarray(SAME[name](Image.fromarray(image), strength)).astype(int)
         difference = abs(OPERATIONS[name](image, strength, 1.0) - theirs)
@@ -66,7 +66,7 @@ def test_levels_are_pillows(name: str, strength: float) -> None:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("strength", STRENGTHS)
 @pytest.mark.parametrize("name", MOVED)
-def test_places_are_pillows_but_for_a_few_that_lie_between_two(name: str, strength: float, sign: float) -> None:
+def test_geometric_operations_equal_pillows_except_between_two_pixels(name: str, strength: float, sign: float) -> None:
     for what, image in IMAGES.items():
         theirs = np.asarray(MOVED[name](Image.fromarray(image), sign * strength))
         different = (OPERATIONS[name](image, strength, sign) != theirs).any(-1)
@@ -78,7 +78,7 @@ def test_every_operation_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_image_that_is_given_is_left_alone_and_shapes_stay(name: str) -> None:
+def test_the_input_is_not_modified_and_shapes_stay(name: str) -> None:
     for image in IMAGES.values():
         before = image.copy()
         made = OPERATIONS[name](image, 3.0, -1.0)
@@ -86,7 +86,7 @@ def test_the_image_that_is_given_is_left_alone_and_shapes_stay(name: str) -> Non
         assert (made.shape, made.dtype) == (image.shape, np.uint8)
 
 
-def test_what_comes_in_from_outside_is_grey() -> None:
+def test_pixels_from_outside_are_grey() -> None:
     image = np.zeros((32, 32, 3), np.uint8)
     moved = shift_x(image, 1.0, 1.0, most=CIFAR_SHIFT)
     assert (moved[:, 22:] == 128).all()

@@ -17,7 +17,7 @@ def test_a_class_called_train_is_a_class(tmp_path: Path) -> None:
     assert origin.classes == ["car", "train"]
 
 
-def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
+def test_one_refused_file_is_described_in_the_singular(photos: Path) -> None:
     (photos / "bee/notes.txt").write_text("not an image")
     with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it\.\n  Records without it"):
         open_class_folders(photos)
@@ -36,7 +36,7 @@ def test_advice_about_other_files_names_their_endings_and_never_all_images(photo
     assert "--ignore" not in str(refused.value)
 
 
-def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over(photos: Path) -> None:
+def test_files_left_by_windows_and_ignored_files_are_skipped(photos: Path) -> None:
     before = open_class_folders(photos).train
     for name in ("Thumbs.db", "desktop.ini", "notes.txt"):
         (photos / "bee" / name).write_text("not an image")

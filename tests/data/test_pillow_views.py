@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from viaduct.data import preprocess as room
+from viaduct.data import preprocess
 from viaduct.data.pillow_views import PillowViews, draw_box, parse_name
 from viaduct.data.preprocess import find_preprocessing, prepare_image
 from viaduct.data.records import Records
@@ -24,7 +24,7 @@ def encode(pixels: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def test_evaluation_resizes_the_shorter_side_and_cuts_the_centre() -> None:
+def test_evaluation_resizes_the_shorter_side_and_crops_the_centre() -> None:
     resized = np.asarray(Image.fromarray(PHOTO).resize((85, 64), Image.Resampling.BICUBIC))
     expected = (resized[4:60, round((85 - 56) / 2) :][:, :56] / 255 - VIEWS.mean) / VIEWS.deviation
     seen = prepare_image(VIEWS.name, encode(PHOTO), size=56, normalised=True)
@@ -58,7 +58,7 @@ def test_boxes_lie_inside_and_have_the_areas_that_are_drawn() -> None:
     assert draw_box(1, 100, generator)[2:] == (1, 1)
 
 
-def test_settings_survive_their_name_and_a_wrong_name_is_refused() -> None:
+def test_settings_are_parsed_from_their_name_and_a_wrong_name_is_refused() -> None:
     assert parse_name(VIEWS.name) == VIEWS
     for name in ("source:bicubic:0.9", "source:cubic:0.9:1,1,1:1,1,1", "source:bicubic:0:1,1,1:1,1,1"):
         with pytest.raises(BadValue, match="cannot be read"):
@@ -67,7 +67,7 @@ def test_settings_survive_their_name_and_a_wrong_name_is_refused() -> None:
         Records(global_batch=1, size=8, preprocess="offical")
 
 
-def test_what_describes_places_between_pixels_refuses_such_images() -> None:
+def test_a_view_of_such_images_is_refused() -> None:
     with pytest.raises(BadValue, match="Pillow's resizing"):
-        room.choose_view(VIEWS.name, 90, 120)
+        preprocess.choose_view(VIEWS.name, 90, 120)
     assert find_preprocessing(VIEWS.name).mean == pytest.approx([255 * value for value in VIEWS.mean])

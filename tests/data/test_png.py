@@ -126,7 +126,7 @@ def test_damage_is_named_and_never_decoded(damage: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_what_is_encoded_is_decoded(channels: int) -> None:
+def test_encoded_images_are_decoded_unchanged(channels: int) -> None:
     pixels = np.random.default_rng(channels).integers(0, 256, (5, 7, channels), np.uint8)
     expected = np.repeat(pixels, 3, axis=2) if channels == 1 else pixels[..., :3]
     assert np.array_equal(png.decode(png.encode_png(pixels)), expected)
@@ -145,7 +145,7 @@ def test_an_array_that_is_no_image_is_not_encoded() -> None:
         png.encode_png(np.zeros((4, 4, 2), np.uint8))
 
 
-def test_a_png_in_many_pieces_is_put_together() -> None:
+def test_a_png_of_many_data_chunks_is_decoded() -> None:
     header = png.Header(64, 64, 8, 2, 0, 0, 0)
     compressed = zlib.compress(draw_lines(header, np.random.default_rng(0)))
     head = png.SIGNATURE + make_chunk(b"IHDR", struct.pack(">IIBBBBB", *header))

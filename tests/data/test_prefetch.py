@@ -48,7 +48,7 @@ def test_an_error_comes_in_its_turn_and_ends_the_threads() -> None:
     assert data_threads() == []
 
 
-def test_a_forgotten_iterator_takes_its_threads_with_it() -> None:
+def test_the_threads_of_a_dropped_iterator_end() -> None:
     iterator = prepare_ahead(slow_double, range(1000), workers=2, ahead=4)
     next(iterator)
     assert data_threads()

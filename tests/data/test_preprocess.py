@@ -148,13 +148,13 @@ def yiq_by_hand(seen: np.ndarray, hue: float, saturation: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("hue", "saturation"), [(0.0, 1.0), (0.4, 0.6), (-0.4, 1.4), (3.0, 0.0)])
-def test_increased_colours_turn_and_scale_the_chroma(hue: float, saturation: float) -> None:
+def test_increased_colours_rotate_and_scale_the_chroma(hue: float, saturation: float) -> None:
     seen = np.random.default_rng(2).uniform(60, 190, (6, 5, 3)).astype(np.float32)
     varied = YiqChange(0.0, hue, saturation, 1.0)(seen.copy())
     np.testing.assert_allclose(varied, np.clip(yiq_by_hand(seen, hue, saturation), 0, 255), rtol=0, atol=1e-3)
 
 
-def test_increased_colours_are_applied_in_the_zoos_order() -> None:
+def test_increased_colours_are_applied_in_the_stated_order() -> None:
     seen = np.random.default_rng(2).uniform(0, 255, (6, 5, 3)).astype(np.float32)
     colour = YiqChange(20.0, 0.3, 1.2, 0.7)
     brighter = yiq_by_hand(seen + 20, 0.3, 1.2)
@@ -191,7 +191,7 @@ def test_fast_is_exact_where_nothing_can_shrink(name: str, photo: str) -> None:
 
 
 @pytest.mark.parametrize("photo", ["astronaut", "retina", "hubble"])
-def test_fast_differs_by_so_much_as_its_documentation_says(photo: str) -> None:
+def test_fast_differs_by_as_much_as_its_docstring_says(photo: str) -> None:
     difference = abs(
         prepare_image("official", encode_photograph(photo), mode="fast")
         - prepare_image("official", encode_photograph(photo))
@@ -199,7 +199,7 @@ def test_fast_differs_by_so_much_as_its_documentation_says(photo: str) -> None:
     assert 0.5 < difference.mean() < 5
 
 
-def test_fast_leaves_a_png_alone() -> None:
+def test_fast_does_not_change_a_png() -> None:
     data = tensorflow().io.encode_png(photograph("astronaut")).numpy()
     assert np.array_equal(prepare_image("official", data, mode="fast"), prepare_image("official", data))
 
@@ -226,7 +226,7 @@ def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> Non
     assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
 
 
-def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:
+def test_an_image_can_be_written_into_a_batch() -> None:
     batch = np.zeros((2, 224, 224, 3), np.float32)
     prepare_image("resnext", encode_photograph("chelsea"), True, np.random.default_rng(1), out=batch[1])
     assert np.array_equal(
@@ -265,7 +265,7 @@ def test_training_without_a_generator_is_refused() -> None:
         preprocess("official", encode_photograph("small"), train=True)
 
 
-def test_mistakes_are_named() -> None:
+def test_wrong_arguments_are_named() -> None:
     with pytest.raises(UnknownName, match="Closest is 'official'"):
         preprocess("oficial", encode_photograph("small"))
     with pytest.raises(BadValue, match="mode must be"):
@@ -278,7 +278,7 @@ def test_mistakes_are_named() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("name", ["official", "v15", "resnext", "amoebanet"])
-def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
+def test_an_input_may_have_very_few_pixels(name: str, size: int) -> None:
     for mode in ("exact", "fast"):
         for photo in ("small", "tall", "wide"):
             assert prepare_image(name, encode_photograph(photo), size=size, mode=mode).shape == (size, size, 3)
@@ -306,7 +306,7 @@ def test_arguments_of_another_type_are_named(arguments: tuple[Any, ...], message
         preprocess(*arguments)
 
 
-def test_importing_the_room_stays_light_and_the_public_names_are_there() -> None:
+def test_importing_the_package_imports_no_torch_and_public_names_exist() -> None:
     code = (
         "import sys, viaduct.data\n"
         "assert not {'torch', 'simplejpeg', 'viaduct.data.preprocess'} & set(sys.modules)\n"

@@ -113,7 +113,7 @@ def test_training_follows_the_order_and_drops_the_remainder(folder: Path, device
     assert seen[0] != seen[1] != seen[2]
 
 
-def test_a_missing_extension_is_reported_once_since_it_costs_speed(
+def test_a_missing_extension_is_reported_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches(folder, torch.device("cpu"))
@@ -179,7 +179,7 @@ def test_a_batch_on_the_cpu_must_be_copied_to_be_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_an_epoch_entered_late_is_the_tail_of_the_whole_one(folder: Path, device: torch.device, train: bool) -> None:
+def test_an_epoch_started_late_is_the_tail_of_the_whole_one(folder: Path, device: torch.device, train: bool) -> None:
     epoch = collect(batches(folder, device, train), 2)
     assert_same(collect(batches(folder, device, train), 2, start=3), epoch[3:])
     assert collect(batches(folder, device, train), 2, start=len(epoch)) == []
@@ -276,7 +276,7 @@ def test_a_skipped_image_is_named_and_replaced_by_the_mean_colour(
     assert len(made.skipped) == 1  # named once, however often it is met
 
 
-def test_a_bad_image_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: torch.device) -> None:
+def test_a_bad_image_that_stops_a_run_says_how_to_continue(tmp_path: Path, device: torch.device) -> None:
     write(tmp_path, "train", [20, 23], {7: NO_JPEG})
     write(tmp_path, "validation", [8])
     with pytest.raises(BadRecord) as stopped:
@@ -322,7 +322,7 @@ def test_a_corrupt_record_stops_with_file_record_and_reason(tmp_path: Path, devi
         collect(batches(tmp_path, device, global_batch=COUNT), 0)
 
 
-def test_a_record_that_rots_after_it_was_indexed_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
+def test_a_record_damaged_after_indexing_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {}), device, global_batch=COUNT)
     collect(made, 0)
     flip(tmp_path / "train-00001-of-00002", 4)
@@ -406,7 +406,7 @@ def test_increased_colours_change_training_and_nothing_else(folder: Path, device
     assert_same(*evaluated)
 
 
-def test_colours_that_nothing_would_use_are_refused(folder: Path) -> None:
+def test_colour_ranges_without_effect_are_refused(folder: Path) -> None:
     for field, value in (("brightness", 3.0), ("contrast", 0.5), ("saturation", 0.5), ("hue", 0.2)):
         with pytest.raises(BadValue, match=rf"data.{field}={value:g} has no effect[\s\S]*--increased-aug on"):
             replace(RECORDS, **{field: value}).load(folder)

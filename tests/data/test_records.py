@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_path_is_requested() -> None:
+def test_without_a_path_the_error_asks_for_one() -> None:
     with pytest.raises(BadData, match=r"give their folder with --data DIR"):
         RECORDS.load(None)
 
@@ -100,7 +100,7 @@ def test_labels_that_are_simply_wrong_have_no_such_hint(folder: Path) -> None:
     assert caught.value.hints == ()
 
 
-def test_such_a_label_in_a_later_file_is_counted_within_that_file(folder: Path) -> None:
+def test_a_wrong_label_in_a_later_file_is_numbered_within_that_file(folder: Path) -> None:
     with RecordWriter(folder / "train-00001-of-00002") as writer:
         writer.write(message(5, 1))
         writer.write(message(6, 9))
@@ -109,14 +109,14 @@ def test_such_a_label_in_a_later_file_is_counted_within_that_file(folder: Path) 
 
 
 @pytest.mark.parametrize("network", ["official", "v15", "resnext", "amoebanet"])
-def test_an_image_is_what_evaluation_sees_in_bytes(folder: Path, network: str) -> None:
+def test_an_image_for_display_is_the_input_of_evaluation_in_bytes(folder: Path, network: str) -> None:
     split = Records(global_batch=4, size=8, classes=4, preprocess=network).load(folder).validation
     shown = split.read_image(2)
     assert (shown.dtype, shown.shape) == (np.uint8, (8, 8, 3))
     assert np.abs(shown - prepare_image(network, split.folder.read_fields(2).encoded, size=8)).max() <= 0.5
 
 
-def test_a_bad_image_is_blamed_or_may_be_skipped(folder: Path) -> None:
+def test_a_bad_image_is_named_or_skipped(folder: Path) -> None:
     with RecordWriter(folder / "validation-00000-of-00001") as writer:
         writer.write(message(100, 1))
         writer.write(encode_example({"image/encoded": b"no image", "image/class/label": 1}))

@@ -82,7 +82,7 @@ def test_a_crop_has_the_pixels_of_the_whole_image(kind: str, fancy: bool, dct: j
 
 @built
 @pytest.mark.parametrize("kind", ["420", "422", "444"])
-def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) -> None:
+def test_a_resized_mirrored_and_normalised_crop_is_equal_to_the_bit(kind: str) -> None:
     data = make_jpeg(kind, 300, 400)
     decoded = jpeg.decode(data)
     mean, scale = np.array([120, 110, 100], np.float32), np.array([0.5, 0.25, 1 / 3], np.float32)
@@ -96,7 +96,7 @@ def test_resized_mirrored_and_normalised_it_is_the_same_to_the_bit(kind: str) ->
 
 
 @built
-def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
+def test_a_shrunk_image_is_sampled_at_positions_of_the_shrunk_one() -> None:
     data = make_jpeg("420", 500, 430)
     half = jpeg.decode(data, shrink=2)
     rows, columns = shrink_axis(stretch_axis(20, 460, 200), 2, 250), shrink_axis(stretch_axis(1, 420, 200), 2, 215)
@@ -116,7 +116,7 @@ def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("mode", ["exact", "fast"])
-def test_every_network_sees_the_same_without_the_extension(
+def test_every_reference_gives_the_same_without_the_extension(
     name: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [encode_photograph(photo, sub) for photo in ("chelsea", "retina", "small") for sub in ("420", "444")]
@@ -132,7 +132,7 @@ def test_every_network_sees_the_same_without_the_extension(
     assert all(np.array_equal(first, second) for first, second in zip(quick, slow, strict=True))
 
 
-def test_fast_training_repeats_chroma_and_is_near() -> None:
+def test_fast_training_repeats_chroma_and_differs_little() -> None:
     exact, fast = (
         prepare_image("official", encode_photograph("chelsea"), True, np.random.default_rng(3), mode=mode)
         for mode in ("exact", "fast")
@@ -160,7 +160,7 @@ def test_a_file_cut_short_is_refused_even_where_the_crop_is_whole(kept: int) -> 
 
 
 @built
-def test_damage_that_is_let_pass_gives_the_pixels_of_the_full_decoder() -> None:
+def test_tolerated_damage_gives_the_pixels_of_the_full_decoder() -> None:
     data = encode_photograph("chelsea")
     data = data[:15_000] + b"\xff\xd0abc" + data[15_000:]
     assert decode_crop(data, 0, 0, 300, 451) is None
@@ -185,7 +185,7 @@ def test_cmyk_incomplete_scans_and_png_are_left_to_the_full_decoder() -> None:
 @pytest.mark.parametrize(
     ("y", "x", "height", "width"), [(0, 0, 41, 1), (0, 0, 1, 31), (40, 0, 1, 1), (0, 30, 1, 1), (10**12, 0, 1, 1)]
 )
-def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int, width: int) -> None:
+def test_positions_outside_of_the_image_are_never_read(y: int, x: int, height: int, width: int) -> None:
     assert decode_crop(make_jpeg("420", 40, 30), y, x, height, width) is None
 
 
@@ -266,7 +266,7 @@ def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyP
     find_compiled.cache_clear()
 
 
-def test_the_switch_is_obeyed_and_named() -> None:
+def test_the_environment_variable_disables_the_extension() -> None:
     code = (
         "from viaduct.data import region; print(region.describe_decoder(), region.find_function('decode_view') is None)"
     )

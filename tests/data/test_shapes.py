@@ -1,4 +1,4 @@
-"""The built-in images: deterministic, separate, and honest."""
+"""The built-in images: deterministic, different in both splits, and told apart by shape only."""
 
 from __future__ import annotations
 

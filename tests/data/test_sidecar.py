@@ -35,7 +35,7 @@ def test_a_folder_that_may_not_be_written_to(records: Path, index_cache: Path, m
     assert np.array_equal(load_index(train_file(records)).offsets, index.offsets)
 
 
-def test_nowhere_to_write(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_writable_folder_nothing_is_stored(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, *, durable: bool = True):
         raise OSError(30, "Read-only file system")
 
@@ -52,7 +52,7 @@ def test_nowhere_to_write(records: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         b"\x93NUMPY\x02\x00v\x00",
     ],
 )
-def test_what_this_package_has_not_stored_is_no_index(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_store_did_not_write_is_no_index(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.idx.npy").write_bytes(content)
     assert sidecar.load(tmp_path / "x.idx.npy") is None
 
@@ -71,7 +71,7 @@ def test_a_stored_table_is_read_as_it_was_and_a_shorter_file_is_none(tmp_path: P
     assert sidecar.load(stored) is None
 
 
-def test_files_of_one_name_in_two_folders_have_two_places_in_the_cache(tmp_path: Path, index_cache: Path) -> None:
+def test_files_of_one_name_in_two_folders_have_two_paths_in_the_cache(tmp_path: Path, index_cache: Path) -> None:
     paths = [sidecar.list_paths(tmp_path / folder / "train-00000-of-00001")[1] for folder in ("a", "b")]
     assert len(set(paths)) == 2
     assert all(path.is_relative_to(index_cache) for path in paths)

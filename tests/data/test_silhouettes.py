@@ -1,4 +1,4 @@
-"""Outlines that give nothing away but their form."""
+"""Silhouettes: equal areas, centred, antialiased alike, and all different."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_all_silhouettes_cover_the_same_area(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SILHOUETTES)
-def test_all_silhouettes_hang_on_their_centre_of_mass(name: str) -> None:
+def test_all_silhouettes_have_their_centre_of_mass_at_the_origin(name: str) -> None:
     inside = SILHOUETTES[name](X, Y) < 0
     assert X[inside].mean() == pytest.approx(0, abs=0.005)
     assert Y[inside].mean() == pytest.approx(0, abs=0.005)

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("network", ["official", "v15", "resnext", "amoebanet"])
-def test_batches_are_the_same_noise_again_and_again(network: str) -> None:
+def test_all_batches_are_the_same_noise(network: str) -> None:
     records = replace(RECORDS, preprocess=network)
     with records.open_batches(records.open_images(SYNTHETIC).train, device=CPU, train=True, seed=1) as made:
         assert (made.count, made.steps_per_epoch, made.skipped) == (1_281_167, 160_145, [])

@@ -84,7 +84,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["records"]
 
 
-def test_a_file_that_fails_midway_never_appears(tmp_path: Path) -> None:
+def test_a_file_whose_writing_fails_never_appears(tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"the old one")
     writer = RecordWriter(path)
@@ -171,7 +171,7 @@ def test_a_wrong_checksum_of_the_data(file: Path) -> None:
     assert contents(file, check=False)[2][100:101] == b"!"
 
 
-def test_records_after_a_damaged_one_are_still_surveyed(file: Path) -> None:
+def test_records_after_a_damaged_one_are_still_read(file: Path) -> None:
     overwrite(file, 37 + 12 + 100, b"!")
     found = list(iterate_records(file))
     assert [isinstance(record, Record) for record in found] == [True, True, False, True]
@@ -207,19 +207,19 @@ def test_a_long_length_asks_only_for_what_is_there(file: Path) -> None:
     assert "found 4" in damage(file).reason
 
 
-def test_a_record_that_a_compressed_file_claims_to_be_longer_is_not_unfolded(file: Path) -> None:
+def test_a_record_above_the_limit_is_not_unpacked(file: Path) -> None:
     file.write_bytes(gzip.compress(make_header(MAX_UNPACKED_RECORD_BYTES + 1) + b"data"))
     assert damage(file).reason == "its length is 67,108,865 bytes; the limit in a compressed file is 67,108,864"
 
 
-def test_an_error_survives_the_way_between_processes(file: Path) -> None:
+def test_an_error_can_be_pickled(file: Path) -> None:
     file.write_bytes(b"short")
     error = damage(file)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.offset) == (str(error), error.offset)
 
 
-def test_tensorflow_reads_ours(tmp_path: Path) -> None:
+def test_tensorflow_reads_our_files(tmp_path: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is the extra `tf`")
     path = tmp_path / "records"
     with RecordWriter(path) as writer:
@@ -229,7 +229,7 @@ def test_tensorflow_reads_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "GZIP", "ZLIB"])
-def test_we_read_tensorflows(tmp_path: Path, kind: str) -> None:
+def test_tensorflows_files_are_read(tmp_path: Path, kind: str) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is the extra `tf`")
     path = tmp_path / "records"
     with tensorflow.io.TFRecordWriter(str(path), kind) as writer:
@@ -299,5 +299,5 @@ def test_a_million_mutations_end_in_a_record_or_a_reason(tmp_path: Path, seed: i
     fuzz(tmp_path / "mutated", 100_000, seed=100 + seed)
 
 
-def test_the_mask_is_tensorflows() -> None:
+def test_the_masked_checksum_is_tensorflows() -> None:
     assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF

@@ -16,7 +16,7 @@ from viaduct.data.views import crop_central_four_fifths, crop_central_seven_eigh
 from .photographs import tensorflow
 
 
-def test_the_shorter_side_is_truncated_in_float32_like_theirs() -> None:
+def test_the_shorter_side_is_truncated_in_float32_as_in_tensorflow() -> None:
     """256 / n * n is not always 256 there; for these n the shorter side becomes 255."""
     tf = tensorflow()
     sides = tf.range(1, 3000, dtype=tf.float32)
@@ -25,14 +25,14 @@ def test_the_shorter_side_is_truncated_in_float32_like_theirs() -> None:
     assert (theirs == 255).any()
 
 
-def test_few_pixels_are_those_of_the_image() -> None:
+def test_inputs_of_very_few_pixels_have_the_colours_of_the_image() -> None:
     colours = np.array([[[0, 40, 80]] * 300] * 200, np.uint8)
     grey = simplejpeg.encode_jpeg(np.ascontiguousarray(colours), quality=98)
     for size in (1, 2, 3, 4):
         np.testing.assert_allclose(prepare_image("official", grey, size=size), colours[:size, :size], atol=4)
 
 
-def test_the_centre_is_cut_from_the_shorter_side_at_eight_sevenths_of_the_size() -> None:
+def test_the_centre_is_cropped_with_the_shorter_side_at_eight_sevenths() -> None:
     image = np.zeros((256, 512, 3), np.uint8)
     image[16:-16, 144:-144] = 255  # 224x224 in the middle
     view = prepare_image("official", encode_png(image))

@@ -19,7 +19,7 @@ from viaduct.handover.classifier import Classifier, list_weights_files, open_run
 from viaduct.training.scoring import score_checkpoints
 
 
-def test_a_prepared_image_is_what_evaluation_sees(classifier: Classifier) -> None:
+def test_a_prepared_image_is_the_input_of_evaluation(classifier: Classifier) -> None:
     source = classifier.recipe.data
     images = source.load(None)
     stream = source.open_batches(images.validation, device=torch.device("cpu"), train=False, seed=0)
@@ -133,7 +133,7 @@ def test_a_skipped_checkpoint_says_which_is_used_instead(
 
 
 @pytest.mark.parametrize("step", [None, 12])
-def test_damage_to_what_only_training_needs_costs_no_weights(
+def test_damage_to_files_that_only_training_needs_is_ignored(
     step: int | None, run: Path, damage: Callable[[int, str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = damage(12, STATE)

@@ -84,7 +84,7 @@ class Asking(Shared):
 
 
 @pytest.mark.parametrize("kind", [Shared, Branching])
-def test_a_convolution_in_two_places_is_folded_only_where_it_may_be(kind: type[Shared]) -> None:
+def test_a_convolution_used_twice_is_folded_only_where_it_may_be(kind: type[Shared]) -> None:
     network = randomise_norms(kind())
     inputs = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
@@ -98,6 +98,6 @@ def test_a_batch_norm_without_running_statistics_stays() -> None:
         assert torch.equal(fold_batch_norms(network, 8)(inputs), network(inputs))
 
 
-def test_a_network_whose_way_depends_on_values_is_refused_with_the_reason() -> None:
+def test_a_network_whose_control_flow_depends_on_values_is_refused() -> None:
     with pytest.raises(CannotTrace, match="control flow"):
         fold_batch_norms(Asking().eval(), 8)

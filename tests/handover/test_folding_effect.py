@@ -30,7 +30,7 @@ def shift_outputs(engine: Engine, amount: float) -> Engine:
     return replace(engine, network=network)
 
 
-def test_noise_is_never_called_images(shapes_run: Path, tmp_path: Path) -> None:
+def test_an_effect_measured_on_noise_is_never_said_to_be_of_images(shapes_run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(shapes_run, copy)
     classifier = replace(open_run(copy), run=None)

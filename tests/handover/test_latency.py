@@ -20,7 +20,7 @@ def test_percentiles_and_throughput_are_those_of_the_calls() -> None:
     assert found["images_per_s"] == pytest.approx(400 / (0.9 + 0.18 + 0.1))
 
 
-def test_a_percentile_that_too_few_calls_show_is_left_open() -> None:
+def test_a_percentile_of_too_few_calls_is_none() -> None:
     found = summarise_calls(1, [0.01] * 20)
     assert found["p95_ms"] is not None
     assert found["p99_ms"] is None

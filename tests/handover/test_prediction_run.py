@@ -326,7 +326,7 @@ def test_interrupting_leaves_no_half_written_file(shapes_run: Path, images: Path
     assert [file.name for file in tmp_path.iterdir()] == ["list"]
 
 
-def test_a_document_of_nothing_but_errors_is_whole(shapes_run: Path, tmp_path: Path) -> None:
+def test_a_document_with_errors_only_is_valid_json(shapes_run: Path, tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("words")
     done = viaduct("predict", shapes_run, tmp_path, "--json", "--csv", tmp_path / "out.csv", "--device", "cpu")
     assert done.returncode == 2

@@ -50,7 +50,7 @@ def test_the_sheet_holds_images_and_is_drawn_again_without_itself(shapes_run: Pa
     assert (tmp_path / "sheet.png").read_bytes() == sheet
 
 
-def test_a_photo_is_not_written_over(shapes_run: Path, tmp_path: Path) -> None:
+def test_a_photo_is_not_overwritten(shapes_run: Path, tmp_path: Path) -> None:
     photo = encode_png(np.zeros((20, 20, 3), np.uint8))
     (tmp_path / "photo.png").write_bytes(photo)
     done = viaduct("predict", shapes_run, "photo.png", "--sheet", "photo.png", cwd=tmp_path)

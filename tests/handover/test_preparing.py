@@ -31,7 +31,7 @@ def test_a_bitmap_is_prepared_as_a_png_of_the_same_pixels() -> None:
     assert np.allclose(prepare(bitmap.getvalue()), prepare(encode_png(pixels)), atol=1e-4)
 
 
-def test_an_image_is_cut_around_its_middle_and_resized() -> None:
+def test_an_image_is_cropped_around_its_centre_and_resized() -> None:
     pixels = np.zeros((20, 60, 3), np.uint8)
     pixels[:, 20:40] = 200
     assert (fit_pixels(pixels, (10, 10)) == 200).all()

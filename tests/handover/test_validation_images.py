@@ -29,7 +29,7 @@ def test_images_are_the_first_of_the_validation_split(classifier: Classifier) ->
         assert np.array_equal(decode_image(data), pixels)
 
 
-def test_data_that_moved_are_no_images(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_data_give_no_images(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation_images, "get_stored_data_path", lambda record: Path("/nonexistent"))
     records = replace(classifier, recipe=recipes.load("resnet18_imagenet").recipe)
     assert read_validation(records, 3) == ()

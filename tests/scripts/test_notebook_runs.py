@@ -35,7 +35,7 @@ def test_a_script_is_its_own_source() -> None:
         "if True:\n    !ls",
     ],
 )
-def test_what_only_shows_or_installs_is_left_out(magic: str) -> None:
+def test_lines_that_only_display_or_install_are_skipped(magic: str) -> None:
     names: dict[str, object] = {}
     exec(read_source("a.ipynb", notebook("value = 1", f"{magic}\nvalue += 1")), names)
     assert names["value"] == 2
@@ -65,13 +65,13 @@ def test_a_timed_cell_is_run() -> None:
         ("%%time\nprint 'x'", "cell 4"),
     ],
 )
-def test_what_the_rest_may_need_is_refused_with_its_cell(magic: str, place: str) -> None:
+def test_lines_that_other_cells_may_need_are_refused_with_their_cell(magic: str, place: str) -> None:
     with pytest.raises(BadValue) as refused:
         read_source("folder/a.ipynb", notebook("x = 1", magic))
     assert f"a.ipynb {place} cannot be run" in str(refused.value)
 
 
-def test_a_cell_that_only_shows_is_left_out() -> None:
+def test_a_cell_that_only_displays_is_skipped() -> None:
     names: dict[str, object] = {}
     exec(read_source("a.ipynb", notebook("value = 1", "%%html\n<b>x</b>")), names)
     assert names["value"] == 1

@@ -67,6 +67,6 @@ def rewrite(written: str, source: str) -> str:
         (r'["a\u2028b"]', "a\u2028b", r'["a\u2028b"]'),
     ],
 )
-def test_a_new_source_is_written_as_the_old_one(written: str, source: str, expected: str) -> None:
+def test_a_new_source_is_written_in_the_format_of_the_old_one(written: str, source: str, expected: str) -> None:
     assert rewrite(written, source) == expected
     assert "".join(json.loads(expected)) == source

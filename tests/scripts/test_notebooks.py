@@ -145,7 +145,7 @@ MIGRATED = PIPELINE.replace("batch(3)", "batch(3, drop_remainder=True)")
     ],
 )
 @pytest.mark.parametrize("as_list", [True, False])
-def test_what_only_ipython_understands_comes_back_as_it_was(tmp_path: Path, line: str, as_list: bool) -> None:
+def test_ipython_lines_are_restored_unchanged(tmp_path: Path, line: str, as_list: bool) -> None:
     cell_magic = "%%" in line and "# %%" not in line
     text = line + PIPELINE if cell_magic else PIPELINE + line
     file = migrate(tmp_path, notebook(code("!ls\n"), code(text, as_list)))
@@ -164,7 +164,7 @@ def test_code_behind_a_timing_magic_is_migrated_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", ["%%bash\nfor x in", "%%html\n<b>", "%%foo\n$$$"])
-def test_cells_in_other_languages_are_nobodys_business(tmp_path: Path, magic: str) -> None:
+def test_cells_in_other_languages_are_kept_unchanged(tmp_path: Path, magic: str) -> None:
     file = migrate(tmp_path, notebook(code(magic), code(PIPELINE)))
     assert {finding.status for finding in file.findings} == {"changed"}
 
@@ -217,7 +217,7 @@ def test_notebooks_of_version_3_keep_their_worksheets(tmp_path: Path) -> None:
     assert [file.locate(finding.line) for finding in file.findings] == ["n.ipynb cell 3:2"]
 
 
-def test_a_cell_of_one_line_that_becomes_two_keeps_its_manner() -> None:
+def test_a_cell_of_one_line_that_becomes_two_keeps_its_format() -> None:
     for indent, between in ((1, '\\n",\n    "'), (None, '\\n", "')):
         found = parse_notebook(json.dumps(notebook(code("a = 1\n")), indent=indent).encode())
         written = restore_cells(found, found.text.replace("a = 1", "a = 1\nb = 2")).decode()

@@ -21,7 +21,9 @@ def ran(folder: Path, text: str, *arguments: str) -> ScriptResult:
     return run_script(load_script(script(folder, text), arguments))
 
 
-def test_it_sees_what_python_would_show_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_gets_name_arguments_and_path_as_under_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (
         "import sys\nprint(__name__, __file__, sys.argv, sys.path[0], sys.modules['__main__'].__dict__ is globals())\n"
     )
@@ -33,7 +35,7 @@ def test_it_sees_what_python_would_show_it(tmp_path: Path, capsys: pytest.Captur
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
 
 
-def test_it_imports_its_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_imports_modules_of_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(tmp_path, "word = 'beside'\n", "neighbour_of_the_job.py")
     assert ran(tmp_path, "import neighbour_of_the_job\nprint(neighbour_of_the_job.word)\n").code == 0
     assert "beside" in capsys.readouterr().out
@@ -42,7 +44,9 @@ def test_it_imports_its_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("ending", "code"), [("0", 0), ("", 0), ("3", 3), ("'no data'", 1), ("None", 0), ("True", 1), ("256", 0)]
 )
-def test_exit_codes_are_its_own(tmp_path: Path, ending: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_are_those_of_the_script(
+    tmp_path: Path, ending: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ran(tmp_path, f"import sys\nsys.exit({ending})\n").code == code
     assert ("no data" in capsys.readouterr().err) == ("no data" in ending)
 
@@ -57,7 +61,9 @@ def test_a_traceback_begins_with_the_script(tmp_path: Path, capsys: pytest.Captu
     assert 'job.py", line 3' in shown
 
 
-def test_a_stop_runs_finally_and_passes_by_except_exception(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_runs_finally_and_is_not_caught_by_except_exception(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (
         "from viaduct.scripts.runner import StopScript\n"
         "try:\n    try:\n        raise StopScript\n    except Exception:\n        print('caught')\n"
@@ -68,7 +74,7 @@ def test_a_stop_runs_finally_and_passes_by_except_exception(tmp_path: Path, caps
     assert not issubclass(StopScript, Exception)
 
 
-def test_what_a_watcher_cannot_do_is_not_the_scripts_failure(tmp_path: Path) -> None:
+def test_an_error_of_a_hook_is_not_the_scripts_failure(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="disk"):
         ran(tmp_path, "from viaduct.errors import BadData\nraise BadData('disk')\n")
 

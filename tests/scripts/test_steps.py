@@ -82,7 +82,7 @@ def test_a_step_that_failed_is_not_counted_and_does_not_confuse() -> None:
     assert steps.step == 1
 
 
-def test_other_peoples_optimizers_are_left_out() -> None:
+def test_optimizers_that_are_not_relevant_are_ignored() -> None:
     mine, other = optimizer(), optimizer()
     with OptimizerSteps(Notes(), is_relevant=lambda one: one is mine) as steps:
         other.step()

@@ -72,7 +72,7 @@ def forge(prefix: Path, *entries: bytes, header: bytes | None = None) -> Path:
     return prefix
 
 
-def test_every_type_and_shape_comes_back(prefix: Path) -> None:
+def test_every_type_and_shape_is_read_as_it_was_written(prefix: Path) -> None:
     with Bundle(prefix) as stored:
         assert set(stored.entries) == set(tensors())
         for name, expected in tensors().items():
@@ -84,7 +84,7 @@ def test_every_type_and_shape_comes_back(prefix: Path) -> None:
         assert stored.read_integer("layer_3/v") is None
 
 
-def test_a_transposed_view_is_written_as_it_looks(tmp_path: Path) -> None:
+def test_a_transposed_view_is_written_in_its_logical_order(tmp_path: Path) -> None:
     view = torch.arange(6.0).reshape(2, 3).T
     with Bundle(write_bundle(tmp_path / "c", {"v": view})) as stored:
         assert torch.equal(stored.read("v"), view)
@@ -136,7 +136,7 @@ def test_shards_are_found_by_their_numbers(tmp_path: Path) -> None:
         (message() + encode_bytes(7, b""), "partitioned"),
     ],
 )
-def test_what_cannot_be_true_is_refused_before_memory_is_taken(entry: bytes, reason: str, prefix: Path) -> None:
+def test_impossible_entries_are_refused_before_memory_is_allocated(entry: bytes, reason: str, prefix: Path) -> None:
     forge(prefix, entry)
     tracemalloc.start()
     try:
@@ -193,7 +193,7 @@ def test_an_empty_index_has_no_header(prefix: Path) -> None:
         Bundle(prefix)
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskFull, match="cannot write the checkpoint"):
         write_bundle(tmp_path / "file" / "model.ckpt", tensors())
@@ -298,7 +298,7 @@ def as_floats(values: Any) -> Any:
     return np.asarray(values, dtype=np.float64)
 
 
-def test_everything_that_tensorflow_saved_is_listed_and_read(tf: Any, theirs: Path) -> None:
+def test_all_variables_that_tensorflow_saved_are_listed_and_read(tf: Any, theirs: Path) -> None:
     reader = tf.train.load_checkpoint(str(theirs))
     with Bundle(theirs.parent) as stored:
         assert {name: list(entry.shape) for name, entry in stored.entries.items()} == (

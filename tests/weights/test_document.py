@@ -30,7 +30,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.lengthy
-def test_the_first_block_runs_as_it_stands(
+def test_the_first_block_of_commands_runs_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

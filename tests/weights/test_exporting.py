@@ -58,7 +58,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize(("name", "layout"), [(name, "") for name in SIZES] + [("resnext50", "a")])
-def test_what_goes_out_comes_back_bit_for_bit(name: str, layout: str, tmp_path: Path) -> None:
+def test_exported_weights_are_imported_bit_for_bit(name: str, layout: str, tmp_path: Path) -> None:
     weights = random_weights(name, **SIZES[name])
     file = write(tmp_path / "w.safetensors", name, weights, options=SIZES[name], global_step="42")
     prefix = export(file, tmp_path / "tf" / "model.ckpt-42", layout=layout)
@@ -87,7 +87,7 @@ def test_a_checkpoint_becomes_a_file_that_says_what_it_is(name: str, tmp_path: P
     assert again.with_name("model.ckpt-9.index").read_bytes() == prefix.with_name("model.ckpt-9.index").read_bytes()
 
 
-def test_slots_go_into_a_file_of_their_own(tmp_path: Path) -> None:
+def test_slots_are_written_to_a_separate_file(tmp_path: Path) -> None:
     weights = random_weights("resnet20_cifar")
     prefix = export(write(tmp_path / "w.safetensors", "resnet20_cifar", weights), tmp_path / "model.ckpt-1")
     with pytest.raises(BadData, match="no optimizer slots"):
@@ -103,7 +103,7 @@ def test_slots_go_into_a_file_of_their_own(tmp_path: Path) -> None:
     assert "Momentum/head.bias" not in beside
 
 
-def test_averages_are_written_as_shadows_and_taken_back(tmp_path: Path) -> None:
+def test_averages_are_exported_and_imported(tmp_path: Path) -> None:
     weights = random_weights("resnet20_cifar")
     averaged = {name: value + 1 for name, value in weights.items()}
     path = write(tmp_path / "w.safetensors", "resnet20_cifar", weights)

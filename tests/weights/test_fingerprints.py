@@ -1,4 +1,4 @@
-"""Weights are recognised without building a network, and no others are taken for them."""
+"""Weights are recognised without building a network, and those of other networks are not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_nearly_fits_is_left_to_the_comparison() -> None:
 
 
 @pytest.mark.parametrize("shapes", [{}, {"fc.weight": (10, 512)}, {"dense/bias": ()}, {"": ()}])
-def test_weights_of_others_are_nobodys(shapes: dict[str, Shape]) -> None:
+def test_weights_of_other_networks_are_not_recognised(shapes: dict[str, Shape]) -> None:
     for kind in (TENSORFLOW, FILE):
         assert recognise_exactly(kind, shapes) == []
         assert not has_known_names(kind, shapes)

@@ -106,7 +106,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return save_checkpoint(tmp_path_factory.mktemp("trained"), "resnet18_v1", beside=with_optimizer)
 
 
-def test_slots_and_shadows_are_skipped(trained: Reference) -> None:
+def test_slots_and_averages_are_skipped(trained: Reference) -> None:
     model = small("resnet18_v1")
     done = import_tf_checkpoint(model, trained.prefix)
     assert relative_error(model, trained) < 1e-5
@@ -127,7 +127,7 @@ def test_slots_come_by_the_name_of_their_parameter(trained: Reference) -> None:
     np.testing.assert_array_equal(done.slots["Momentum"][name].numpy(), kernel)
 
 
-def test_moving_averages_replace_the_weights_where_asked(trained: Reference) -> None:
+def test_moving_averages_replace_the_weights_on_request(trained: Reference) -> None:
     model = small("resnet18_v1")
     done = import_tf_checkpoint(model, trained.prefix, ema=True)
     stored = tf.train.load_checkpoint(str(trained.prefix))
@@ -139,7 +139,7 @@ def test_moving_averages_replace_the_weights_where_asked(trained: Reference) -> 
     assert done.mapped["resnet_model/batch_normalization/moving_mean"] == "stem.norm.running_mean"
 
 
-def test_averages_of_statistics_are_taken_too(amoebanet: Reference, tmp_path: Path) -> None:
+def test_averages_of_statistics_are_used_too(amoebanet: Reference, tmp_path: Path) -> None:
     with Bundle(amoebanet.prefix) as bundle:
         tensors = {name: bundle.read(name) for name in bundle.entries}
     averages = {f"{name}/ExponentialMovingAverage": tensor + 1 for name, tensor in tensors.items()}
@@ -181,7 +181,7 @@ def test_an_auxiliary_head_may_be_absent_as_a_whole(amoebanet: Reference, tmp_pa
         import_tf_checkpoint(model, prefix, require_aux=True)
 
 
-def test_an_auxiliary_head_that_is_not_wanted_is_left_out(amoebanet: Reference) -> None:
+def test_an_auxiliary_head_that_the_network_lacks_is_left_out(amoebanet: Reference) -> None:
     done = import_tf_checkpoint(small("amoebanet_d", aux=False), amoebanet.prefix)
     assert "aux_1/aux_logits/FC/weights" in done.skipped
     assert "left out" in done.notes[0]
@@ -225,7 +225,7 @@ def test_damaged_values_are_found_before_anything_changes(trained: Reference, tm
     assert is_unchanged(model, before)
 
 
-def test_another_number_of_classes_is_reported_with_both_ways_out(trained: Reference) -> None:
+def test_another_number_of_classes_is_reported_with_both_remedies(trained: Reference) -> None:
     with pytest.raises(BadData, match="has 7 classes, this network 10") as refusal:
         import_tf_checkpoint(small("resnet18_v1", classes=10), trained.prefix)
     assert "--classes 7" in str(refusal.value)

@@ -20,11 +20,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001", ".meta"])
-def test_a_checkpoint_is_known_by_any_of_its_files(ending: str, folder: Path) -> None:
+def test_a_checkpoint_is_found_by_any_of_its_files(ending: str, folder: Path) -> None:
     assert find_prefix(folder / f"model.ckpt-5{ending}") == folder / "model.ckpt-5"
 
 
-def test_a_folder_means_its_latest(folder: Path) -> None:
+def test_a_folder_stands_for_its_latest_checkpoint(folder: Path) -> None:
     assert find_prefix(folder) == folder / "model.ckpt-10"
     record_latest(folder / "model.ckpt-5")
     assert find_prefix(folder) == folder / "model.ckpt-5"
@@ -34,7 +34,7 @@ def test_a_folder_means_its_latest(folder: Path) -> None:
 @pytest.mark.parametrize(
     "written", ["/home/somebody/train/model.ckpt-5", "../elsewhere/model.ckpt-5", "./model.ckpt-5", "model.ckpt\\055"]
 )
-def test_a_path_of_another_machine_means_the_same_name_here(written: str, folder: Path) -> None:
+def test_a_path_of_another_machine_stands_for_the_same_name_here(written: str, folder: Path) -> None:
     (folder / "checkpoint").write_text(f'model_checkpoint_path: "{written}"\n')
     if "\\" in written:
         with pytest.raises(BadData, match="not in this folder"):
@@ -65,7 +65,7 @@ def test_a_text_that_names_nothing_is_refused(text: str, folder: Path) -> None:
         find_prefix(folder)
 
 
-def test_without_the_text_the_only_one_is_meant(folder: Path) -> None:
+def test_without_the_text_the_only_checkpoint_is_used(folder: Path) -> None:
     (folder / "checkpoint").unlink()
     with pytest.raises(BadData, match="holds 2 checkpoints") as refusal:
         find_prefix(folder)
@@ -74,7 +74,7 @@ def test_without_the_text_the_only_one_is_meant(folder: Path) -> None:
     assert find_prefix(folder) == folder / "model.ckpt-5"
 
 
-def test_what_does_not_exist_is_answered_with_what_is(folder: Path, tmp_path: Path) -> None:
+def test_for_a_missing_checkpoint_the_existing_ones_are_listed(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"there is no checkpoint .*model\.ckpt-7.*\n.*model\.ckpt-10"):
         find_prefix(folder / "model.ckpt-7")
     (tmp_path / "old.ckpt").write_bytes((folder / "model.ckpt-5.index").read_bytes())  # V1 is such a table, too

@@ -24,7 +24,7 @@ from weights.zoo_resnet import SMALL, build, in_zoo, same
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
+def test_every_type_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     array = (np.arange(12).reshape(3, 4) % 5).astype(kind)
     (tmp_path / "w.ckpt").write_bytes(value("before", np.zeros(3, np.float32)) + value("x", array))
     with MindsporeFile(tmp_path / "w.ckpt") as file:
@@ -41,7 +41,7 @@ def test_bfloat16_is_read_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(file.read("x"), tensor)
 
 
-def test_a_parameter_in_slices_is_put_together(tmp_path: Path) -> None:
+def test_a_parameter_in_slices_is_joined(tmp_path: Path) -> None:
     array = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     content = array.tobytes()
     parts = [message("x", "Float32", (7, 5), content[begin : begin + 33]) for begin in range(0, len(content), 33)]
@@ -133,7 +133,7 @@ def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
 # Names
 
 
-def test_step_and_momentum_come_along(tmp_path: Path) -> None:
+def test_step_and_momentum_are_imported(tmp_path: Path) -> None:
     arrays = in_zoo(build())
     moments = {f"moments.{name}": array + 1 for name, array in arrays.items() if "moving" not in name}
     counters = {"learning_rate": np.float32([0.1]), "epoch_num": np.array(4), "step_num": np.array(2500)}
@@ -169,7 +169,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ("resnet18_v2", "", "stages.3.0.norm1.moving_mean"),
     ],
 )
-def test_what_goes_out_comes_back_bit_for_bit(name: str, layout: str, expected: str, tmp_path: Path) -> None:
+def test_exported_weights_are_imported_bit_for_bit(name: str, layout: str, expected: str, tmp_path: Path) -> None:
     options = {**SMALL, "filters": (32, 32, 64, 64), "stem_filters": 8} if name == "resnext50" else SMALL
     model = build(name, **options)
     own = tmp_path / "w.safetensors"
@@ -185,7 +185,7 @@ def test_what_goes_out_comes_back_bit_for_bit(name: str, layout: str, expected: 
     assert same(values.tensors, {n: t for n, t in model.state_dict().items() if "num_batches" not in n})
 
 
-def test_a_layout_that_a_network_has_not_is_refused(tmp_path: Path) -> None:
+def test_a_layout_that_a_network_lacks_is_refused(tmp_path: Path) -> None:
     save_file(build("resnet18_v1").state_dict(), tmp_path / "w.safetensors", {"model": "resnet18_v1"})
     with open_weights(tmp_path / "w.safetensors") as stored, pytest.raises(BadValue, match="no layout 'zoo'"):
         export_mindspore(stored, tmp_path / "out.ckpt", layout="zoo")

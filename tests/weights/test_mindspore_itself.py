@@ -28,7 +28,9 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("zoo", "resnet50_book"), ("mindcv", "resnet50_v1")])
-def test_weights_go_both_ways_and_compute_the_same(kind: str, name: str, theirs: Path, tmp_path: Path) -> None:
+def test_weights_are_exchanged_with_mindspore_and_compute_the_same(
+    kind: str, name: str, theirs: Path, tmp_path: Path
+) -> None:
     known = np.load(theirs / f"{kind}.npz")
     done = viaduct("weights", "import", str(theirs / f"{kind}.ckpt"), "--out", str(tmp_path / "w.safetensors"))
     assert (done.returncode, done.stdout.partition(": ")[2].split(",")[0]) == (0, name), done.stderr

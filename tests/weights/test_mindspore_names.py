@@ -15,7 +15,7 @@ from weights.zoo_resnet import build, in_zoo, same
 
 
 @pytest.mark.parametrize("prefix", ["", "network.", "backbone."])
-def test_the_model_zoos_names_become_ours(prefix: str, tmp_path: Path) -> None:
+def test_the_model_zoos_names_are_converted_to_ours(prefix: str, tmp_path: Path) -> None:
     model, fresh = build(), build(classes=5)
     for tensor in fresh.state_dict().values():
         tensor.zero_()

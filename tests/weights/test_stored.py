@@ -62,7 +62,7 @@ def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", ["{", "[1]", '{"cells": 1e12}', '{"cells": {"a": 1}}', '{"cells": null}', '{"cells": [[1]]}']
 )
-def test_unbelievable_options_are_passed_over(options: str) -> None:
+def test_options_beyond_the_limits_are_ignored(options: str) -> None:
     assert parse_options(options) == {}
 
 

@@ -23,11 +23,11 @@ def contents(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 100, 30_000])
-def test_what_was_written_is_read(count: int) -> None:
+def test_written_tables_are_read_unchanged(count: int) -> None:
     assert contents(write_table(pairs(count))) == pairs(count)
 
 
-def test_names_share_their_beginnings() -> None:
+def test_names_share_prefixes() -> None:
     written = write_table(pairs(1000))
     assert len(written) < 1000 * 16
 
@@ -85,7 +85,7 @@ ONE = block(entry(0, b"a", b"1"))
         (make_table(block(b"", restarts=struct.pack("<2I", 0, 1 << 30))), "restart points"),
     ],
 )
-def test_what_nobody_wrote_is_refused(data: bytes, reason: str) -> None:
+def test_damaged_tables_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(BadData, match=reason):
         contents(data)
 

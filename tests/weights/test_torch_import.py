@@ -61,7 +61,9 @@ def test_logits_are_those_of_torchvisions_network(name: str, theirs: dict[str, A
     assert all(torch.equal(back[key], value) for key, value in reference.state_dict().items())
 
 
-def test_a_network_of_a_source_goes_in_and_out_bit_for_bit(stand_in_packages: Path, tmp_path: Path) -> None:
+def test_a_network_of_another_package_is_imported_and_exported_bit_for_bit(
+    stand_in_packages: Path, tmp_path: Path
+) -> None:
     state = models.build("timm:tiny_vit", classes=5).state_dict()
     file = write(tmp_path / "x.pth", {"state_dict": {f"module.{name}": value for name, value in state.items()}})
     written = import_torch_file(file, tmp_path / "x.safetensors", model="timm:tiny_vit")

@@ -126,7 +126,7 @@ class RecordBatches(BatchStream):
         full_batches = self.count // self.global_batch
         self.steps_per_epoch = full_batches if train else -(-self.count // self.global_batch)
         self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))  # number of bad records that are replaced
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for `skipped`, which all threads fill
         self._records, self._split, self._device, self._train = records, split, device, train
         self._labels = split.labels
         self._policy = find_policy(records.auto_augment) if train else None

@@ -1,7 +1,7 @@
 """Layouts (naming schemes) of MindSpore checkpoints; the axes of the values are ordered as in PyTorch.
 
     zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
-            epsilon of 1e-4, as `resnet50_book` does.
+            epsilon of 1e-4, as the network `resnet50_book` does.
     mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with an epsilon of 1e-5.
     own     the network's own names, except that a batch norm has gamma, beta, moving_mean and moving_variance; used
             for all other networks.
@@ -54,7 +54,7 @@ def list_wrapped_layouts(model: nn.Module, names: Collection[str]) -> dict[str, 
 def has_reference(model: nn.Module) -> bool:
     """Return True for a network that the zoo and MindCV have: a ResNet of bottlenecks, grouped or not, with a 7x7 stem.
 
-    These are the networks of viaduct that torchvision has with a third convolution in a block.
+    torchvision has the same ones, and in its names only blocks of bottlenecks have a third convolution.
     """
     return "layer1.0.conv3.weight" in torchvision_names(model).values()
 

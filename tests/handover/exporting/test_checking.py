@@ -22,7 +22,7 @@ SATURATED = np.tile(np.array([0, 1, 0], np.float32), (4, 1))
         (SATURATED[:1], False),
     ],
 )
-def test_images_that_all_get_the_same_answer_are_no_check(expected: np.ndarray, images_differ: bool) -> None:
+def test_images_with_equal_outputs_are_no_check(expected: np.ndarray, images_differ: bool) -> None:
     assert is_distinct(expected, ALLOWED[: len(expected)]) is images_differ
 
 

@@ -24,7 +24,7 @@ from viaduct.handover.exporting import safetensors
 from viaduct.handover.exporting.checking import WrongResult
 
 
-def test_what_a_killed_export_left_is_removed_by_the_next_one(classifier: Classifier, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_export_are_removed_by_the_next_one(classifier: Classifier, tmp_path: Path) -> None:
     out, ended = tmp_path / "model.safetensors", subprocess.Popen(["true"])
     ended.wait()
     leftover = tmp_path / name_temporary(out).name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
@@ -75,7 +75,7 @@ class Breaks(safetensors.RebuiltNetwork):
         (Breaks, "cannot run the exported graph: RuntimeError: no kernel for this operator"),
     ],
 )
-def test_a_file_that_computes_something_else_gets_no_name(
+def test_a_file_with_wrong_results_is_not_written(
     runner: type[safetensors.RebuiltNetwork],
     message: str,
     classifier: Classifier,
@@ -92,7 +92,7 @@ def test_a_file_that_computes_something_else_gets_no_name(
     assert list_names(tmp_path) == []
 
 
-def test_what_is_replaced_stays_whole_until_the_new_file_is_checked(
+def test_a_replaced_file_stays_until_the_new_one_is_checked(
     classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "model.safetensors"

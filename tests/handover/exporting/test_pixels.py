@@ -28,7 +28,7 @@ SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333),
 
 @pytest.mark.parametrize("name", references.names())
 @pytest.mark.parametrize("size", [6, 32, 224])
-def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) -> None:
+def test_pixels_of_any_size_become_the_input_of_evaluation(name: str, size: int) -> None:
     source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]
     prepare, pixels = build_prepare(source, None), build_preprocessing(source, None)
     _, scale = preprocess.get_normalisation(name)
@@ -41,7 +41,7 @@ def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) ->
 
 @pytest.mark.parametrize("normalise", ["mean_std", "per_image"])
 @pytest.mark.parametrize("size", [32, 64])
-def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normalise, size: int) -> None:
+def test_images_in_arrays_become_the_input_of_evaluation(normalise: Normalise, size: int) -> None:
     source: Images = Cifar10(global_batch=1, size=size, normalise=normalise)
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     images[2] = 77  # no variance at all

@@ -33,7 +33,7 @@ class ControlFlow:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_callers_way_of_writing_loops_is_restored_after_an_error(enabled: bool) -> None:
+def test_the_callers_control_flow_setting_is_restored_after_an_error(enabled: bool) -> None:
     tf = ControlFlow(enabled)
     with suppress(KeyError), use_control_flow_v1(tf):
         assert not tf.enabled
@@ -41,7 +41,7 @@ def test_the_callers_way_of_writing_loops_is_restored_after_an_error(enabled: bo
     assert tf.enabled is enabled
 
 
-def test_encoded_images_of_one_length_stay_whole() -> None:
+def test_encoded_images_of_one_length_stay_separate() -> None:
     strings = convert_batch([b"ab\0", b"cd\0"])  # NumPy's own strings drop the zero at the end
     assert strings.tolist() == [b"ab\0", b"cd\0"]
     pixels = np.zeros((1, 2, 2, 3), np.float32)

@@ -48,7 +48,7 @@ def test_five_predictions_are_given_unless_another_number_is_requested(served: R
 
 
 @pytest.mark.parametrize("kind", ["application/octet-stream", "image/png", "image/x-anything; a=b"])
-def test_what_the_image_calls_itself_does_not_matter(kind: str, served: Running) -> None:
+def test_the_content_type_of_an_image_does_not_matter(kind: str, served: Running) -> None:
     assert predict(served, IMAGES["JPEG"], kind=kind).status_code == 200
 
 
@@ -115,7 +115,7 @@ def test_a_decompression_bomb_is_refused_by_its_header(served: Running) -> None:
 @pytest.mark.parametrize(
     "request_bytes", [b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", b"A" * 100_000, b"GET / HTTP/1.1\r\n\r\n"]
 )
-def test_what_is_not_http_is_refused_and_closed(request_bytes: bytes, served: Running) -> None:
+def test_data_that_are_not_http_are_refused_and_closed(request_bytes: bytes, served: Running) -> None:
     with served.connect() as link:
         link.sendall(request_bytes)
         link.shutdown(1)
@@ -132,7 +132,7 @@ def test_requests_share_a_connection_and_may_follow_each_other_at_once(served: R
     assert answer.count(b"HTTP/1.1 404") == 1
 
 
-def test_a_client_that_asks_before_it_sends_is_told_to_go_on(served: Running) -> None:
+def test_a_client_that_expects_100_continue_gets_it(served: Running) -> None:
     image = IMAGES["JPEG"]
     head = (
         b"POST /predict HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"

@@ -104,7 +104,7 @@ def test_batches_have_only_sizes_that_were_warmed_up() -> None:
     assert answers == sorted(answers)
 
 
-def test_a_lone_client_never_waits_for_company() -> None:
+def test_a_single_client_never_waits_for_a_larger_batch() -> None:
     network = Network()
     batcher = start(network, latency_budget=5.0)
 
@@ -167,7 +167,7 @@ def test_a_request_larger_than_a_batch_is_split() -> None:
     assert network.batches == [4, 4, 2]
 
 
-def test_a_failure_reaches_those_it_concerns_and_nobody_else() -> None:
+def test_a_failed_batch_fails_only_its_requests() -> None:
     network = Network()
     batcher = start(network)
 

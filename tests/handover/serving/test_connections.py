@@ -11,7 +11,7 @@ from .conftest import read_all, running, wait_until
 from .sample_images import IMAGE
 
 
-def test_slow_clients_make_room_for_others(classifier: Classifier) -> None:
+def test_slow_clients_are_dropped_for_new_ones(classifier: Classifier) -> None:
     import httpx
 
     with running(classifier, Limits(connections=20)) as served:
@@ -30,7 +30,7 @@ def test_slow_clients_make_room_for_others(classifier: Classifier) -> None:
                 link.close()
 
 
-def test_clients_that_dawdle_are_dropped(classifier: Classifier) -> None:
+def test_slow_clients_are_dropped(classifier: Classifier) -> None:
     limits = Limits(head_seconds=0.2, idle_seconds=0.3, upload_grace=0.3, upload_rate=1 << 30)
     with running(classifier, limits) as served, ExitStack() as links:
         silent, half, upload, idle = (links.enter_context(served.connect()) for _ in range(4))

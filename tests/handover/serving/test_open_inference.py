@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: what malformed requests are answered with, and what a client nobody here wrote gets."""
+"""The Open Inference Protocol: responses to malformed requests, and to Triton's client."""
 
 from __future__ import annotations
 

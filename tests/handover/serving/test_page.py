@@ -1,4 +1,4 @@
-"""The page's policy: it runs its own script and style, and nothing that anybody brings in."""
+"""The page's policy: only its own script and style run."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_the_policy_allows_this_script_and_this_style_alone(served: Running) -> 
     assert " onclick" not in answer.text
 
 
-def test_a_name_cannot_bring_html_in() -> None:
+def test_html_in_a_name_is_escaped() -> None:
     page, _ = render_page("<script>alert(1)</script>", 10, 32)
     assert b"<script>alert" not in page

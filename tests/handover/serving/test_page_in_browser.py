@@ -122,7 +122,7 @@ def test_an_image_can_be_dropped_and_pasted(served: Running, kind: str) -> None:
         assert complaints(tools) == []
 
 
-def test_what_goes_wrong_is_reported_and_forgotten_with_the_next_image(served: Running) -> None:
+def test_an_error_is_shown_until_the_next_image(served: Running) -> None:
     with open_tab(served.url, 390) as tools:
         give_file(tools, "drop", "notes.txt", b"no image at all")
         now = look_until(tools, "now.error !== ''")
@@ -147,7 +147,7 @@ def test_the_keyboard_reaches_the_file_dialog(served: Running) -> None:
         tools.wait_for_event("Page.fileChooserOpened")
 
 
-def test_a_phone_is_offered_its_camera_and_a_desk_is_not(served: Running) -> None:
+def test_the_camera_is_offered_on_phones_only(served: Running) -> None:
     visible = "getComputedStyle(document.querySelector('.camera')).display !== 'none'"
     with open_tab(served.url, 390) as tools:
         assert evaluate(tools, visible)

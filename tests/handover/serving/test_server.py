@@ -1,4 +1,4 @@
-"""The server as a process, and what it does with too much: crowds, slow clients, signals, ports that are taken."""
+"""The server as a process: many and slow clients, signals, and ports in use."""
 
 from __future__ import annotations
 
@@ -172,6 +172,6 @@ def test_a_port_in_use_is_named() -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "\udcff", "a" * 80])
-def test_an_address_that_is_not_here_is_named(host: str) -> None:
+def test_an_address_of_another_machine_is_named(host: str) -> None:
     with pytest.raises(BadValue, match="--host"):
         bind_socket(Address(host, 0))

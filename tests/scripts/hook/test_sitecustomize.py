@@ -49,7 +49,7 @@ def test_the_same_python_takes_part_before_the_users_own_hook(
     assert sys.path == before
 
 
-def test_a_hook_that_fails_does_not_take_the_users_own_away(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_hook_does_not_prevent_the_users_own(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("no plan")
 
