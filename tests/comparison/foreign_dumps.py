@@ -1,4 +1,4 @@
-"""Dumps and graphs of other people's tools, made small for tests."""
+"""Small dumps and graphs in the forms of other tools."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from viaduct.comparison.records import StoredDump, StoredTensor
         ("block1/unit_1/conv", "block1.unit_1.conv"),
     ],
 )
-def test_names_meet_in_spite_of_wrappers_and_separators(left: str, right: str) -> None:
+def test_names_are_matched_without_wrappers_and_separators(left: str, right: str) -> None:
     others = ["stem", "head"]
     ours = side(tensor(op, order=n) for n, op in enumerate([*others, left]))
     theirs = side(tensor(op, order=n) for n, op in enumerate([right, *others]))
@@ -52,13 +52,13 @@ def test_too_many_operators_to_pair_by_structure_are_noted(monkeypatch: pytest.M
     assert "too many to pair them by structure" in alignment.notes[0]
 
 
-def test_a_prefix_that_a_whole_side_has_is_looked_through() -> None:
+def test_a_prefix_of_all_names_of_a_side_is_ignored() -> None:
     ours = side(tensor(f"resnet_v1/{op}", order=n) for n, op in enumerate(["stem", "block", "head"]))
     theirs = side(tensor(op, order=n) for n, op in enumerate(["stem", "block", "head"]))
     assert {p.matched_by for p in align(ours, theirs).pairs} == {"name"}
 
 
-def test_names_that_fall_together_are_ambiguous() -> None:
+def test_names_that_are_equal_without_separators_are_ambiguous() -> None:
     ours = side([tensor("a/b_c", shape=(4,)), tensor("a_b/c", order=1, shape=(5,)), tensor("d", order=2)])
     theirs = side([tensor("a_b_c", shape=(6,)), tensor("d", order=1)], "tfdbg")
     alignment = align(ours, theirs)
@@ -77,7 +77,7 @@ def test_inputs_outputs_calls_and_parameters_are_kept_apart() -> None:
         assert (p.left.role, p.left.call, p.left.parameter) == (p.right.role, p.right.call, p.right.parameter)
 
 
-def test_what_has_no_partner_is_listed_in_its_place() -> None:
+def test_tensors_without_a_partner_are_listed_in_order() -> None:
     ours = side(tensor(op, order=n, shape=(n + 1,)) for n, op in enumerate(["a", "b", "only_left", "d"]))
     theirs = side(tensor(op, order=n, shape=(n + 9,)) for n, op in enumerate(["a", "only_right", "b", "d"]))
     alignment = align(ours, theirs)
@@ -97,12 +97,12 @@ def test_inputs_without_a_graph_are_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theirs", [[], [tensor("b", "parameter", shape=(9,))], [tensor("b", "input", shape=(9,))]])
-def test_a_graph_is_advised_only_against_outputs(theirs: list[StoredTensor]) -> None:
+def test_a_graph_is_advised_only_if_the_right_side_has_outputs_alone(theirs: list[StoredTensor]) -> None:
     [pair] = [p for p in align(side([tensor("a", "input")]), side(theirs)).pairs if p.left]
     assert pair.reason == "no counterpart was found on the right side"
 
 
-def test_an_msprobe_dump_meets_one_of_ours(tmp_path: Path) -> None:
+def test_an_msprobe_dump_is_aligned_with_a_viaduct_dump(tmp_path: Path) -> None:
     data = {
         "Module.module.layer1.0.conv1.Conv2d.forward.0": {
             "input_args": [tensor_entry(numbers(2, 3), None)],
@@ -153,7 +153,7 @@ def test_ranks_are_paired_by_number() -> None:
 # Speed.
 
 
-def test_five_thousand_tensors_take_a_moment() -> None:
+def test_five_thousand_tensors_are_aligned_within_seconds() -> None:
     def many(prefix: str, kind: str = "viaduct") -> StoredDump:
         made = []
         for n in range(1250):

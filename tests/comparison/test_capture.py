@@ -17,7 +17,7 @@ from viaduct.comparison.records import StoredDump
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_what_is_the_same_tensor_is_stored_once(side: StoredDump) -> None:
+def test_a_tensor_that_is_recorded_twice_is_stored_once(side: StoredDump) -> None:
     assert find_tensor(side, "block", "input").path == find_tensor(side, "act", "output").path
     assert find_tensor(side, "network", "output").path == find_tensor(side, "head", "output").path
     assert find_tensor(side, "act", "input").path != find_tensor(side, "act", "output").path
@@ -39,7 +39,7 @@ def test_half_precision_is_kept_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "roles"), [("input", {"input", "grad_output"}), ("output", {"output", "grad_input"})])
-def test_the_mode_chooses_and_weights_are_always_there(tmp_path: Path, mode: str, roles: set[str]) -> None:
+def test_the_mode_selects_tensors_and_weights_are_always_dumped(tmp_path: Path, mode: str, roles: set[str]) -> None:
     side = dump_training(tmp_path, mode=mode)
     recorded = {t.role for t in side.tensors if t.op not in ("labels", "loss")}
     assert recorded == roles | {"parameter", "gradient", "update"}

@@ -38,7 +38,7 @@ SHAPES += [(1, 2, 2, 2, 2), (1,) * 9]
 
 @pytest.mark.parametrize("role", get_args(Role))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool", "complex64"])
-def test_no_shape_type_or_role_makes_a_cause_stumble(role: Role, dtype: str) -> None:
+def test_no_shape_dtype_or_role_makes_a_cause_fail(role: Role, dtype: str) -> None:
     for shape in SHAPES:
         for op_type in ("Conv2d", "BatchNorm2d"):
             builder = ComparisonBuilder()
@@ -50,7 +50,7 @@ def test_no_shape_type_or_role_makes_a_cause_stumble(role: Role, dtype: str) -> 
             builder.causes()  # fails where one of them did
 
 
-def test_a_cause_that_stumbles_is_reported_and_the_others_are_heard(
+def test_a_cause_that_fails_is_reported_and_the_others_are_examined(
     values: Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stumble(divergence: object) -> None:
@@ -67,7 +67,7 @@ def test_a_cause_that_stumbles_is_reported_and_the_others_are_heard(
     assert "IndexError" in explanation.notes[0]
 
 
-def test_noise_from_nowhere_has_no_known_cause(values: Array) -> None:
+def test_noise_has_no_known_cause(values: Array) -> None:
     noise = np.random.default_rng(7).standard_normal(values.shape).astype(np.float32)
     assert name_cause_of_output(values + 0.5 * noise, values) is None
 
@@ -82,13 +82,13 @@ STORIES: dict[str, tuple[str, Callable[[], ComparisonBuilder]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_no_other_of_these_causes_is_named(name: str) -> None:
+def test_no_other_cause_of_a_compiler_is_named(name: str) -> None:
     expected, builder = STORIES[name]
     assert [cause.name for cause in builder().causes() if cause.name in COMPILER_CAUSES] == [expected]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_is_none_of_these_causes(seed: int, values: Array) -> None:
+def test_noise_has_no_cause_of_a_compiler(seed: int, values: Array) -> None:
     builder = ComparisonBuilder()
     builder.add("op", add_jitter(values, 0.05, seed), values)
     assert not [cause.name for cause in builder.causes() if cause.name in COMPILER_CAUSES]

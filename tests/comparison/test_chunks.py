@@ -19,7 +19,7 @@ from viaduct.comparison.chunks import CHUNK, FlatTensor, convert_bfloat16, conve
         ("bfloat16", np.zeros(2, np.float32)),
     ],
 )
-def test_what_is_no_number_is_refused_with_its_type(dtype: str, array: np.ndarray) -> None:
+def test_elements_that_are_not_numbers_are_refused_with_their_type(dtype: str, array: np.ndarray) -> None:
     assert str(array.dtype) in explain_refusal(dtype, array)
 
 

@@ -64,7 +64,7 @@ def test_pairs_are_selected_by_step_name_and_tensor() -> None:
     assert select_pairs([*pairs, half], Options(steps=parse_steps("6"))) == [half]
 
 
-def test_a_damaged_tensor_is_refused_though_the_compiler_put_it_in() -> None:
+def test_a_damaged_tensor_of_an_inserted_operator_is_refused() -> None:
     assert choose_missing_result(Pair(0, StoredTensor("a"), None, "a", "*", "none")) == "new"
     assert choose_missing_result(Pair(0, StoredTensor("a", fault="cut short"), None, "a", "*", "none")) == "refused"
     assert choose_missing_result(Pair(0, StoredTensor("a"), None, "a", "a", "none")) == "refused"

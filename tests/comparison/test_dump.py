@@ -62,7 +62,7 @@ def test_the_settings_say_what_is_rounded_to_tf32(
         torch.backends.cudnn.allow_tf32 = True
 
 
-def test_a_loop_without_optimizer_says_when_a_step_is_over(tmp_path: Path) -> None:
+def test_without_an_optimizer_the_loop_ends_a_step_by_calling_step(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     with Dump(model, tmp_path, steps="1,2") as dump, torch.no_grad():
         for number in range(4):
@@ -73,7 +73,7 @@ def test_a_loop_without_optimizer_says_when_a_step_is_over(tmp_path: Path) -> No
     assert values(side, "network", "input", step=2).tolist() == [[2.0, 2.0]]
 
 
-def test_saying_that_a_step_is_over_after_the_optimizer_counts_once(tmp_path: Path) -> None:
+def test_calling_step_after_the_optimizer_does_nothing(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with Dump(model, tmp_path, steps="1") as dump:
@@ -99,7 +99,7 @@ def test_evaluations_between_steps_are_left_out(tmp_path: Path) -> None:
     assert values(read(tmp_path), "network", "input", step=1).tolist() == [[1.0, 1.0]]
 
 
-def test_an_error_in_the_run_leaves_no_half_step(tmp_path: Path) -> None:
+def test_an_error_in_a_step_leaves_no_partial_step(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
 
     def fail() -> None:
@@ -113,7 +113,7 @@ def test_an_error_in_the_run_leaves_no_half_step(tmp_path: Path) -> None:
     assert not model._forward_hooks
 
 
-def test_a_step_dumped_again_replaces_the_first(tmp_path: Path) -> None:
+def test_a_step_that_is_dumped_again_replaces_the_earlier_one(tmp_path: Path) -> None:
     train(tmp_path, only="head")
     with pytest.raises(BadRun, match=r"holds a dump already: step_000000[\s\S]*force=True"):
         train(tmp_path, only="conv")
@@ -123,12 +123,12 @@ def test_a_step_dumped_again_replaces_the_first(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000"]
 
 
-def test_a_pattern_that_names_nothing_is_warned_of(tmp_path: Path) -> None:
+def test_a_pattern_without_a_match_gives_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"no operator is called like 'haed'; close are: .*head"):
         train(tmp_path, only="haed")
 
 
-def test_a_step_that_never_comes_is_warned_of(tmp_path: Path) -> None:
+def test_a_step_that_is_not_reached_gives_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"did not reach step 7-9: 3 steps were taken"):
         train(tmp_path, steps="1,7-9", only="head")
     with pytest.warns(UserWarning, match=r"did not reach step 107: 3 steps were taken, from 100\."):
@@ -146,14 +146,14 @@ def test_ranks_have_folders_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"mode": "some"}, {"level": "kernel"}, {"steps": "x"}, {"compiled": True, "level": "op"}]
 )
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_unknown_options_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadValue):
         Dump(nn.Linear(1, 1), tmp_path, **wrong)
 
 
 @pytest.mark.parametrize("level", ["module", "op"])
 @pytest.mark.parametrize("steps", ["0-2", "1"])
-def test_of_two_optimizers_both_take_part_in_the_step(tmp_path: Path, level: str, steps: str) -> None:
+def test_the_updates_of_two_optimizers_are_in_one_step(tmp_path: Path, level: str, steps: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     optimizers = [torch.optim.SGD(model[index].parameters(), 0.1) for index in (0, 2)]

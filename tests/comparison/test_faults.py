@@ -60,7 +60,7 @@ def test_a_planted_fault_is_found_and_named(planted: ModuleType, short: Any, fau
     assert outcome.cause == outcome.expected, drift.explanation.causes
 
 
-def test_without_a_fault_nothing_is_blamed(planted: ModuleType, short: Any, tmp_path: Path) -> None:
+def test_without_a_fault_there_is_no_origin(planted: ModuleType, short: Any, tmp_path: Path) -> None:
     short.dump(copy.deepcopy(short.model), tmp_path / "again", planted.Planted("", "", ""))
     drift = compare(tmp_path / "again", short.truth() / "step_000000", Options(workers=1))
     assert drift.exit_code == 0
@@ -68,7 +68,7 @@ def test_without_a_fault_nothing_is_blamed(planted: ModuleType, short: Any, tmp_
 
 
 @pytest.mark.lengthy
-def test_bfloat16_against_float32_blames_no_single_operator(planted: ModuleType, tmp_path: Path) -> None:
+def test_bfloat16_against_float32_has_no_single_origin(planted: ModuleType, tmp_path: Path) -> None:
     bench = planted.make_bench("resnet50_v1", tmp_path, 32, filters=(8, 16, 32, 64))
     half = planted.Bench("half", bench.model, bench.images.bfloat16(), bench.labels, tmp_path)
     half.dump(copy.deepcopy(bench.model).bfloat16(), tmp_path / "half", planted.Planted("", "", ""))

@@ -54,7 +54,7 @@ def test_a_fused_network_is_aligned_through_its_graph(tmp_path: Path, form: str)
     assert all(p.matched_by == "graph" for p in alignment.pairs if p.left and p.right)
 
 
-def test_groups_and_names_are_shown_as_the_seed_shows_them(tmp_path: Path) -> None:
+def test_groups_and_names_are_shown_as_in_the_vendors_document(tmp_path: Path) -> None:
     ops, truth = fused_network()
     alignment = align(*world(tmp_path, ops, truth)[:2], graph=tmp_path / "ge_proto_00292_Build.txt")
     shown = {p.left.tensor_index: (p.left_op, p.right_op) for p in alignment.pairs if p.left}
@@ -181,7 +181,7 @@ def test_a_collision_is_resolved_where_shapes_tell(tmp_path: Path) -> None:
     assert "ambiguous" in pairs["y"].reason
 
 
-def test_the_file_wins_over_the_graphs_word_on_its_layout(tmp_path: Path) -> None:
+def test_the_shape_in_the_file_overrides_the_layout_in_the_graph(tmp_path: Path) -> None:
     nchw = numbers(2, 6, 5, 4)
     output = {"layout": "NC1HWC0", "origin": "a", "format": "NHWC", "origin_shape": (2, 5, 4, 6)}
     ops = [GeOp("a", "Conv2D", [], ["a"], [output], dump={"output:0": to_nc1hwc0(nchw)})]
@@ -191,7 +191,7 @@ def test_the_file_wins_over_the_graphs_word_on_its_layout(tmp_path: Path) -> Non
         assert values_agree(pair)
 
 
-def test_axes_are_turned_even_where_shapes_are_alike(tmp_path: Path) -> None:
+def test_axes_are_transposed_even_if_shapes_are_equal(tmp_path: Path) -> None:
     nchw = numbers(2, 4, 4, 4)
     output = {"layout": "NCHW", "origin": "a", "format": "NHWC", "origin_shape": (2, 4, 4, 4)}
     ops = [GeOp("a", "Conv2D", [], ["a"], [output], dump={"output:0": nchw})]
@@ -199,7 +199,7 @@ def test_axes_are_turned_even_where_shapes_are_alike(tmp_path: Path) -> None:
     assert values_agree(align(left, right, graph=graph).pairs[0])
 
 
-def test_a_ring_of_casts_ends(tmp_path: Path) -> None:
+def test_a_cycle_of_casts_ends(tmp_path: Path) -> None:
     ops = [
         GeOp("a", "Cast", ["b:0"], [], [{}], dump={"output:0": numbers(2)}),
         GeOp("b", "Cast", ["a:0"], [], [{}], dump={"output:0": numbers(2)}),

@@ -1,4 +1,4 @@
-"""GE graphs, in both forms, and whatever else people may hand in as one."""
+"""GE graphs in text and JSON form, and files that are no graphs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_graph(path: Path, text: str | bytes) -> Path:
         ("[" * 100_000, "nested too deeply"),
     ],
 )  # fmt: skip
-def test_what_is_no_graph_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_files_that_are_not_graphs_are_refused(tmp_path: Path, text: str, words: str) -> None:
     begin = time.process_time()
     with pytest.raises(BadData, match=words):
         read_graph(write_graph(tmp_path / "graph.txt", text))
@@ -55,7 +55,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_graph(tmp_path / "none.txt")
 
 
-def test_a_skipped_message_may_be_as_deep_as_it_likes(tmp_path: Path) -> None:
+def test_a_skipped_message_may_have_any_depth(tmp_path: Path) -> None:
     deep = "unknown " + "{ a " * 20_000 + "{" + "}" * 20_001
     graph = read_graph(write_graph(tmp_path / "g.txt", 'graph { op { name: "a" type: "Relu" ' + deep + " } }"))
     assert list(graph.nodes) == ["a"]
@@ -73,7 +73,7 @@ def test_text_and_json_say_the_same(tmp_path: Path) -> None:
     assert list(text.nodes) == [op.name for op in ops]
 
 
-def test_all_that_comparing_needs_is_read(tmp_path: Path) -> None:
+def test_all_fields_that_the_comparison_needs_are_read(tmp_path: Path) -> None:
     ops, _ = fused_network()
     nodes = read_graph(write_graph(tmp_path / "g.txt", as_text(ops))).nodes
     conv = nodes["conv1/Conv2Dconv1/bnconv1/relu"]
@@ -92,7 +92,7 @@ def test_operators_come_in_order_of_execution(tmp_path: Path) -> None:
     assert list(read_graph(write_graph(tmp_path / "g.txt", text)).nodes) == ["a", "b"]
 
 
-def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
+def test_other_spellings_of_a_message_are_read(tmp_path: Path) -> None:
     text = r"""
     graph: <  # angle brackets, colons, lists, quotes of both kinds, strings in pieces
       op: < name: 'a' "/b\n\103\"" , type: "Relu"; input: ["x:0", "y:1", ":-1", "z:-1"], [some.extension]: { a: 1 } >
@@ -102,12 +102,12 @@ def test_other_ways_to_write_the_same(tmp_path: Path) -> None:
     assert nodes['a/b\nC"'].inputs == (("x", 0), ("y", 1))
 
 
-def test_a_name_that_two_operators_bear_is_noted(tmp_path: Path) -> None:
+def test_a_name_of_two_operators_is_noted(tmp_path: Path) -> None:
     graph = read_graph(write_graph(tmp_path / "g.txt", 'graph { op { name: "a" } op { name: "a" } }'))
     assert "1 operators with the name of an earlier one" in graph.notes[0]
 
 
-def test_a_large_graph_takes_a_moment(tmp_path: Path) -> None:
+def test_a_large_graph_is_read_within_seconds(tmp_path: Path) -> None:
     ops = [
         GeOp(f"layer{n}", "Conv2D", [f"layer{n - 1}:0"], [f"o{n}"], [{"origin": f"o{n}", "origin_shape": (1, 2, 3, 4)}])
         for n in range(1000)

@@ -1,4 +1,4 @@
-"""Choice of the operator that is blamed."""
+"""Choice of the origin, the first operator with a bad output and no bad input."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_module_whose_parts_are_all_good_is_itself_the_origin() -> None:
     assert builder.judge().origins[0].op == "block"
 
 
-def test_a_module_with_a_bad_part_is_not_blamed_for_it() -> None:
+def test_a_module_with_a_bad_inner_module_is_not_the_origin() -> None:
     builder = ComparisonBuilder()
     x, inner = builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6)
     builder.add("block.conv", x, x, "input", order=1)
@@ -91,7 +91,7 @@ def test_a_module_with_a_bad_part_is_not_blamed_for_it() -> None:
     assert [origin.op for origin in builder.judge().origins] == ["block.conv"]
 
 
-def test_what_goes_wrong_between_two_modules_is_put_to_the_module_that_holds_them() -> None:
+def test_the_origin_between_two_modules_is_the_module_around_them() -> None:
     builder = ComparisonBuilder()
     x, first, between, last = (builder.normal(2, 8, 6, 6) for _ in range(4))
     builder.add("block.a", x, x, "input", order=1)
@@ -152,7 +152,7 @@ def test_a_small_error_that_grows_is_traced_to_where_it_was_made() -> None:
     assert "beyond rounding" in origin.why
 
 
-def test_a_norm_whose_mean_is_nearly_nothing_is_not_blamed() -> None:
+def test_a_norm_with_a_mean_near_zero_is_not_the_origin() -> None:
     builder = ComparisonBuilder()
     x = builder.normal(16, 32, 8, 8)
     norm = (x - x.mean((0, 2, 3), keepdims=True)) / x.std((0, 2, 3), keepdims=True)
@@ -187,7 +187,7 @@ def test_a_good_forward_pass_with_a_bad_gradient_points_to_the_loss() -> None:
     assert "labels or loss" in origin.why
 
 
-def test_an_operator_that_hands_on_a_bad_gradient_is_named() -> None:
+def test_an_operator_that_returns_a_bad_gradient_is_the_origin() -> None:
     builder = ComparisonBuilder()
     gradients = [builder.normal(4, 16) for _ in range(3)]
     builder.add("head", gradients[0], gradients[0], "grad_output", order=5)
@@ -218,7 +218,7 @@ def test_a_refused_input_counts_neither_as_good_nor_as_bad() -> None:
     assert judgement.rows[0].result == "refused"
 
 
-def test_of_an_operator_whose_output_was_not_dumped_the_reader_s_input_tells() -> None:
+def test_an_operator_without_a_dumped_output_is_judged_by_the_next_input() -> None:
     builder = ComparisonBuilder()
     x, y, z = builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6)
     builder.add("a", x, x, "input", order=1)
@@ -227,7 +227,7 @@ def test_of_an_operator_whose_output_was_not_dumped_the_reader_s_input_tells() -
     assert builder.judge({"b": ["a"], "c": ["b"]}).origins[0].op == "a"
 
 
-def test_an_inserted_operator_without_a_partner_is_named_when_what_it_feeds_is_bad() -> None:
+def test_an_inserted_operator_is_the_origin_if_what_it_feeds_is_bad() -> None:
     builder = ComparisonBuilder()
     x, y = builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6)
     builder.add("norm", x, x, order=1)
@@ -261,7 +261,7 @@ def test_gradients_that_drift_slowly_have_no_origin() -> None:
     assert builder.judge().origins == ()
 
 
-def test_a_gradient_that_goes_wrong_between_two_operators_is_not_put_to_the_loss() -> None:
+def test_the_origin_between_two_gradients_is_not_the_loss() -> None:
     builder = ComparisonBuilder()
     first, second = builder.normal(4, 16), builder.normal(4, 16)
     builder.add("head", first, first, "grad_output", order=5)
@@ -288,7 +288,7 @@ def test_a_relu_s_kink_explains_a_gradient_only_where_the_forward_pass_differs(f
 
 
 @pytest.mark.parametrize(("wrong", "apart"), [(10, True), (1, False)])
-def test_weights_that_training_has_carried_apart_are_not_blamed_but_a_single_one_is(wrong: int, apart: bool) -> None:
+def test_many_weights_that_drifted_apart_have_no_origin_but_a_single_one_has(wrong: int, apart: bool) -> None:
     builder = ComparisonBuilder()
     for weight in range(10):
         values = builder.normal(16)
@@ -314,7 +314,7 @@ def drifting(builder: ComparisonBuilder, step: int = 0) -> None:
         builder.add(f"op{number}", add_noise(y, error), y, order=number, step=step)
 
 
-def test_after_a_step_that_only_drifts_no_later_step_is_blamed() -> None:
+def test_after_a_step_that_only_drifts_no_later_step_has_an_origin() -> None:
     builder = ComparisonBuilder()
     drifting(builder)
     weight = builder.normal(8, 8)
@@ -330,7 +330,7 @@ def test_after_a_step_that_only_drifts_no_later_step_is_blamed() -> None:
     ("gradient", "message"),
     [("both", "its gradient and the weight itself agree"), ("right", "no gradient on the left"), ("", "not dumped")],
 )
-def test_of_a_bad_update_it_is_told_what_is_known_of_its_gradient(gradient: str, message: str) -> None:
+def test_the_reason_of_a_bad_update_says_what_is_known_of_its_gradient(gradient: str, message: str) -> None:
     builder = ComparisonBuilder()
     weight, slope = builder.normal(8, 8), builder.normal(8, 8)
     builder.add("fc", weight, weight, "parameter", parameter="weight")

@@ -1,4 +1,4 @@
-"""Device layouts back to the layout of the other side."""
+"""Conversion of a device's layout to the layout of the other side."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def to_fractal_nz(matrix: Array) -> Array:
         ((3, 4), ("C1HWNCoC0", "NCHW", (3, 4))),
     ],
 )
-def test_what_the_layouts_do_not_explain_is_refused(
+def test_a_shape_that_the_layouts_do_not_explain_is_refused(
     shape: tuple[int, ...], layout: tuple[str, str, tuple[int, ...]]
 ) -> None:
     with pytest.raises(BadData):
@@ -75,7 +75,7 @@ def test_axes_in_another_order_are_pointed_out() -> None:
 
 @pytest.mark.parametrize("channels", [1, 3, 16, 17, 64])
 @pytest.mark.parametrize("block", [16, 32])
-def test_blocks_of_channels_are_joined_and_the_filling_cut(channels: int, block: int) -> None:
+def test_blocks_of_channels_are_joined_and_the_padding_is_cut_off(channels: int, block: int) -> None:
     golden = numbers(2, channels, 4, 5)
     device = to_nc1hwc0(golden, block)
     assert np.array_equal(convert_layout(device, ("NC1HWC0", "NCHW", golden.shape)), golden)
@@ -98,7 +98,7 @@ def test_blocks_of_channels_with_depth() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 3, 7, 7), (64, 32, 3, 3), (17, 33, 1, 1)])
-def test_kernels_come_out_of_their_blocks(shape: tuple[int, ...]) -> None:
+def test_blocks_of_a_kernel_are_joined(shape: tuple[int, ...]) -> None:
     golden = numbers(*shape)
     device = to_fractal_z(golden)
     hwcn = golden.transpose(2, 3, 1, 0)
@@ -108,18 +108,18 @@ def test_kernels_come_out_of_their_blocks(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (16, 16), (40, 33), (2, 3, 20, 17)])
-def test_matrices_come_out_of_their_blocks(shape: tuple[int, ...]) -> None:
+def test_blocks_of_a_matrix_are_joined(shape: tuple[int, ...]) -> None:
     golden = numbers(*shape)
     assert np.array_equal(convert_layout(to_fractal_nz(golden), ("FRACTAL_NZ", "ND", shape)), golden)
 
 
-def test_plain_layouts_are_turned() -> None:
+def test_plain_layouts_are_transposed() -> None:
     nchw = numbers(2, 3, 4, 5)
     assert np.array_equal(convert_layout(nchw, ("NCHW", "NHWC", (2, 4, 5, 3))), nchw.transpose(0, 2, 3, 1))
     assert np.array_equal(convert_layout(nchw, ("NCHW", "HWCN", (4, 5, 3, 2))), nchw.transpose(2, 3, 1, 0))
     assert np.array_equal(convert_layout(nchw, ("nchw", "NCHW", (2, 3, 4, 5))), nchw)
 
 
-def test_axes_of_one_and_unspoken_layouts_may_be_dropped() -> None:
+def test_axes_of_length_one_may_be_dropped() -> None:
     assert convert_layout(numbers(2, 10, 1, 1), ("NCHW", "NCHW", (2, 10))).shape == (2, 10)
     assert convert_layout(numbers(2, 10), ("ND", "NHWC", (20,))).shape == (20,)

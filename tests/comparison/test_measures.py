@@ -74,7 +74,7 @@ NASTY = {
 
 
 @pytest.mark.parametrize("kind", NASTY)
-def test_nasty_values_agree_with_the_definitions(kind: str) -> None:
+def test_extreme_values_agree_with_the_definitions(kind: str) -> None:
     right = NASTY[kind]()
     with np.errstate(all="ignore"):
         left = (right.astype(np.float64) * (1 + 1e-4 * normal(500, seed=2))).astype(right.dtype)
@@ -91,7 +91,7 @@ def test_one_huge_value_does_not_hide_small_errors() -> None:
     assert found.root_mean_square == pytest.approx(reference.measures(left, right)["root_mean_square"], rel=1e-12)
 
 
-def test_opposite_ends_of_the_range_do_not_overflow_to_nonsense() -> None:
+def test_differences_of_the_largest_numbers_do_not_overflow() -> None:
     found = measure(np.array([1.7e308, 1.0]), np.array([-1.7e308, 1.0]))
     assert found.max_absolute == math.inf  # 3.4e308 is no float64
     assert found.max_relative == 2.0
@@ -153,14 +153,14 @@ def test_a_zero_on_the_right_only_makes_the_books_divergence_infinite() -> None:
     assert measure(np.array([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 3.0])).kld == math.inf
 
 
-def test_minima_in_the_same_place_leave_it_finite() -> None:
+def test_minima_at_the_same_index_leave_the_divergence_finite() -> None:
     left, right = np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 3.0])
     p, q = left / left.sum(), right / right.sum()
     assert measure(left, right).kld == pytest.approx(float(np.sum(p[1:] * np.log(p[1:] / q[1:]))), rel=1e-14)
 
 
 @pytest.mark.parametrize("size", [10, 40000])
-def test_the_floored_reading_is_always_finite(size: int) -> None:
+def test_the_floored_variant_is_always_finite(size: int) -> None:
     left, right = normal(size, seed=5), normal(size, seed=6)
     expected = reference.divergence(left, right, floored=True)
     assert measure(left, right, kld="floored").kld == pytest.approx(expected, rel=1e-12)
@@ -184,7 +184,7 @@ def test_a_divergence_of_almost_nothing_is_zero_and_never_negative() -> None:
 # ------------------------------------------------------------------------------------------------ NaN and Inf
 
 
-def test_nan_in_the_same_places_is_taken_out() -> None:
+def test_nan_in_the_same_places_is_left_out() -> None:
     left, right = near(normal(100)), normal(100)
     remaining = measure(np.delete(left, [3, 50]), np.delete(right, [3, 50]))
     left[[3, 50]] = right[[3, 50]] = np.nan
@@ -193,7 +193,7 @@ def test_nan_in_the_same_places_is_taken_out() -> None:
     assert [getattr(found, name) for name in NUMBERS] == [getattr(remaining, name) for name in NUMBERS]
 
 
-def test_infinities_of_one_sign_in_the_same_places_are_taken_out() -> None:
+def test_infinities_of_one_sign_in_the_same_places_are_left_out() -> None:
     left, right = near(normal(10)), normal(10)
     left[2] = right[2] = np.inf
     left[4] = right[4] = -np.inf
@@ -321,7 +321,7 @@ def test_other_byte_orders_and_memory_orders_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("array", [np.array(["a", "b"]), np.array([1, None], object), np.zeros(2, "V4")])
-def test_what_is_no_number_is_refused(array: np.ndarray) -> None:
+def test_arrays_that_are_not_numbers_are_refused(array: np.ndarray) -> None:
     with pytest.raises(Unmeasurable, match="cannot be measured"):
         measure(array, array)
 
@@ -336,7 +336,7 @@ def test_other_sizes_are_refused() -> None:
         measure(np.zeros(3), np.zeros(4))
 
 
-def test_measures_travel_between_processes() -> None:
+def test_measures_can_be_pickled() -> None:
     found = measure(near(normal(100)), normal(100))
     assert pickle.loads(pickle.dumps(found)) == found
 

@@ -100,7 +100,7 @@ def test_other_shapes_and_empty_tensors_are_refused(
     assert "shapes differ" in text or "empty" in text
 
 
-def test_one_element_is_one_element(tmp_path: Path) -> None:
+def test_tensors_of_one_element_are_compared_whatever_their_shape(tmp_path: Path) -> None:
     assert good(save_pair(tmp_path, np.ones((1,)), np.ones(()))).cosine is None
 
 
@@ -136,7 +136,7 @@ def test_bfloat16_that_was_saved_as_float32_is_read_as_such(tmp_path: Path) -> N
     assert good(replace(pair, left=replace(pair.left, dtype="bfloat16"))).identical
 
 
-def test_statistics_stand_in_for_a_tensor_that_was_not_kept(tmp_path: Path) -> None:
+def test_statistics_are_compared_if_a_tensor_was_not_stored(tmp_path: Path) -> None:
     values = normal(10, 10)
     tensor = store_array(tmp_path / "a.npy", values)
     wide = values.astype(np.float64)
@@ -189,7 +189,7 @@ class Arriving:
         return self.what
 
 
-def test_a_worker_that_dies_costs_one_pair_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_pair_of_a_worker_that_died_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "BATCH_PAIRS", 1)
     pairs = many(tmp_path)
     deadly = Arriving(signal.raise_signal, signal.SIGKILL)
@@ -246,7 +246,9 @@ def test_an_interrupt_ends_everything_without_a_message_from_the_workers(tmp_pat
             os.kill(pid, 0)
 
 
-def test_a_worker_that_died_while_idle_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_died_while_idle_is_replaced_without_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     each_alone(monkeypatch)
     pairs = many(tmp_path, 6)
     pool = measuring.WorkerPool(*jobs_and_batches(pairs), 1)
@@ -260,7 +262,7 @@ def test_a_worker_that_died_while_idle_costs_nothing(tmp_path: Path, monkeypatch
     assert [type(what) for _, what in found] == [Measures] * 6
 
 
-def test_a_mistake_of_ours_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_worker_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_alone(monkeypatch)
     pairs = many(tmp_path, 4)
     assert pairs[1].left is not None
@@ -275,14 +277,16 @@ def test_few_small_pairs_start_no_process(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(measure_pairs([])) == []
 
 
-def test_small_pairs_travel_together_and_large_ones_alone(tmp_path: Path) -> None:
+def test_small_pairs_share_a_message_and_large_ones_do_not(tmp_path: Path) -> None:
     small = [save_pair(tmp_path, normal(4), normal(4), f"s{number}") for number in range(3)]
     large = [replace(pair, left=replace(pair.left, shape=(1 << 22,))) for pair in small if pair.left]
     _, batches = jobs_and_batches([*small, *large])
     assert [len(batch) for batch in batches] == [3, 1, 1, 1]
 
 
-def test_a_file_beside_the_user_is_not_taken_for_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_current_folder_is_not_imported_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     each_alone(monkeypatch)
     pairs = many(tmp_path, 4)
     (tmp_path / "numpy.py").write_text("raise SystemExit('imported')")

@@ -28,7 +28,7 @@ def test_values_are_those_of_the_operators(side: StoredDump) -> None:
     assert np.array_equal(values(side, "block", "input"), made.relu().numpy())
 
 
-def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: StoredDump) -> None:
+def test_an_input_gradient_is_the_share_of_one_module(side: StoredDump) -> None:
     """The block's input goes into its convolution and around it: each way has its own gradient."""
     through = values(side, "block.conv", "grad_input")
     around = values(side, "block", "grad_output")
@@ -38,7 +38,7 @@ def test_a_gradient_is_what_one_module_sends_back_not_the_sum_of_all(side: Store
     assert np.array_equal(values(side, "act", "grad_input"), values(side, "act", "grad_output") * passed)
 
 
-def test_containers_come_after_their_parts_forward_and_backward(side: StoredDump) -> None:
+def test_containers_come_after_their_inner_modules_forward_and_backward(side: StoredDump) -> None:
     for role in ("output", "grad_input"):
         assert find_tensor(side, "block", role).order > find_tensor(side, "block.conv", role).order
         assert find_tensor(side, "block", role).order > find_tensor(side, "block.norm", role).order
@@ -46,7 +46,7 @@ def test_containers_come_after_their_parts_forward_and_backward(side: StoredDump
     assert find_tensor(side, "conv", "parameter").order < find_tensor(side, "conv", "output").order
 
 
-def test_each_call_of_a_shared_module_is_kept(side: StoredDump) -> None:
+def test_each_call_of_a_shared_module_is_recorded(side: StoredDump) -> None:
     first, second = (values(side, "shared", "input", call=call) for call in (0, 1))
     assert np.allclose(np.tanh(values(side, "shared", "output", call=0)), second)
     assert not np.array_equal(first, second)
@@ -79,7 +79,7 @@ def test_checkpointed_parts_are_recorded_once(tmp_path: Path) -> None:
     assert calls == [0]
 
 
-def test_a_module_that_hands_its_input_on_has_no_gradient_of_its_own(tmp_path: Path) -> None:
+def test_a_module_that_returns_its_input_has_no_gradient_of_its_own(tmp_path: Path) -> None:
     """Autograd knows one gradient for the tensor: the sum over all that use it, by whatever way they came to it."""
     side = dump_training(tmp_path, model=Entangled(), length=1)
     recorded = {(t.op, t.role, t.index) for t in side.tensors if t.role.startswith("grad_")}

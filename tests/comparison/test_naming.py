@@ -25,12 +25,12 @@ def test_steps_are_written_with_commas_or_bars() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,,2", "-1", "5-3", "4-4", "1.5", "٣", "1-2-3", "9" * 13])
-def test_what_is_no_list_of_steps_is_refused_with_its_text(text: str) -> None:
+def test_text_that_is_no_list_of_steps_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match="--dump-steps"):
         parse_steps(text, "--dump-steps")
 
 
-def test_a_hundred_entries_are_taken_and_no_more() -> None:
+def test_a_list_has_at_most_a_hundred_entries() -> None:
     assert parse_steps(range(100)).last == 99
     with pytest.raises(BadValue, match="101 entries"):
         parse_steps(range(101))
@@ -65,7 +65,7 @@ def test_an_operator_has_one_name_on_all_devices(one: str, other: str) -> None:
     assert normalise_operator(one) == normalise_operator(other)
 
 
-def test_wrappers_leave_no_trace_in_names() -> None:
+def test_wrappers_are_removed_from_names() -> None:
     assert remove_wrappers("layer1._orig_mod.0._checkpoint_wrapped_module.conv") == "layer1.0.conv"
 
 
@@ -82,5 +82,5 @@ def test_hostile_names_become_safe_and_distinct_file_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b", None, 3])
-def test_a_path_is_no_member(name: object) -> None:
+def test_a_path_is_no_plain_file_name(name: object) -> None:
     assert not is_plain_file_name(name)

@@ -15,7 +15,7 @@ from viaduct.comparison.records import StoredDump
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_gradients_are_clipped_ones_and_the_update_is_what_sgd_made_of_them(side: StoredDump) -> None:
+def test_gradients_are_recorded_after_clipping_and_updates_are_those_of_sgd(side: StoredDump) -> None:
     gradients = [tensor for tensor in side.tensors if tensor.role == "gradient" and tensor.step == 0]
     assert sum(t.statistics["norm"] ** 2 for t in gradients if t.statistics) ** 0.5 == pytest.approx(0.5, rel=1e-3)
     weight, gradient = values(side, "head", "parameter"), values(side, "head", "gradient")

@@ -29,7 +29,7 @@ def test_the_number_of_pieces_does_not_change_the_result(monkeypatch: pytest.Mon
     assert (pieces.ulps, pieces.top, pieces.histogram) == (single_pass.ulps, single_pass.top, single_pass.histogram)
 
 
-def test_the_largest_errors_come_with_their_places() -> None:
+def test_the_largest_errors_have_their_positions() -> None:
     right = normal(50, 60, 30).astype(np.float32)
     left = near(right)
     error = np.abs(left.astype(float) - right.astype(float)).reshape(-1)

@@ -21,7 +21,7 @@ def test_a_refused_row_is_not_compared_even_with_measures() -> None:
     assert Row(pair, measure(np.ones(3), np.ones(3)), "flag").is_compared
 
 
-def test_a_row_without_a_left_tensor_is_called_by_the_right_one() -> None:
+def test_a_row_without_a_left_tensor_has_the_name_of_the_right_one() -> None:
     right = StoredTensor("conv", role="input", index=2, path=Path("conv.npy"))
     row = Row(Pair(0, None, right, "*", "conv", "none"), None, "new")
     assert (row.op, row.tensor_index) == ("conv", "conv:input:2")

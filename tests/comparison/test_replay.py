@@ -27,7 +27,7 @@ def convolve(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None, 
     return F.conv2d(*arrays, **options).numpy()  # type: ignore[arg-type]
 
 
-def test_what_the_layer_does_not_give_is_not_replayed() -> None:
+def test_an_output_that_the_layer_does_not_give_is_not_replayed() -> None:
     x, weight = normal(2, 4, 9, 9), normal(6, 4, 3, 3)
     output = convolve(x, weight, padding=1)
     assert solve_geometry(x, weight, np.zeros(6), ArrayPair(output, 1.1 * output)) is None
@@ -58,7 +58,7 @@ def test_a_grouped_convolution_and_a_linear_layer_are_computed_too() -> None:
 
 
 @pytest.mark.parametrize(("edge", "mode"), [("circular", "wrap"), ("reflect", "reflect"), ("replicate", "edge")])
-def test_the_kinds_of_edge_are_those_of_padding(edge: str, mode: str) -> None:
+def test_indices_outside_the_image_follow_the_padding_mode(edge: str, mode: str) -> None:
     values = np.arange(5)
     inside, real = move_inside(np.arange(-3, 8), 5, edge)  # type: ignore[arg-type]
     assert np.array_equal(values[inside], np.pad(values, 3, mode=mode))  # type: ignore[call-overload]

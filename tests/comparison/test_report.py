@@ -72,7 +72,7 @@ def test_a_row_without_measures_says_nan_and_never_zero(html):
             assert table["RelativeEuclideanDistance"][number] == "NaN"
 
 
-def test_the_answer_names_origin_cause_and_what_to_try(html):
+def test_the_callout_has_origin_cause_and_advice(html):
     words = Elements(html).words
     for part in (EXPLANATION.headline, EXPLANATION.origin.why, "wrong BN epsilon (92 % sure)", "Set eps=1e-5."):
         assert part in words
@@ -112,7 +112,7 @@ def test_only_good_rows_are_called_good():
     assert report.choose_overall_tone(ROWS) == "bad"
 
 
-def test_nothing_outside_the_page_is_named_but_the_csv(html):
+def test_the_page_links_to_no_other_file_but_the_csv(html):
     assert "http://" not in html
     assert "https://" not in html
     addresses = {attributes["href"] for tag, attributes in Elements(html).tags if tag == "a"}
@@ -155,7 +155,7 @@ def test_names_that_begin_alike_are_distinguished_by_their_second_part():
     assert report.name_stages(rows) == ["stages.0", "stages.1", "stages.2", "stages.3"]
 
 
-def test_what_runs_backward_and_the_parameters_have_stretches_of_their_own():
+def test_the_backward_pass_and_the_parameters_have_stages_of_their_own():
     rows = [
         make_row("a", 0),
         make_row("a", 1, "grad_input"),
@@ -236,7 +236,7 @@ def test_without_edges_the_drawing_shows_the_order_and_no_producers():
     assert "does not show what feeds the origin" in drawing.text
 
 
-def test_a_crowd_of_neighbours_is_thinned_and_the_rest_counted():
+def test_of_many_neighbours_a_few_are_drawn_and_the_others_counted():
     crowd = [replace(EXPLANATION.neighbours[0], op=f"n{number}") for number in range(10)]
     drawn, hidden = report.select_nearest(crowd)
     assert (len(drawn), hidden) == (4, 6)
@@ -278,7 +278,7 @@ def test_five_thousand_rows_stay_below_five_megabytes(tmp_path):
         ("dump", "runs/gpu/dump", ("left", "right")),
     ],
 )
-def test_sides_are_called_by_what_tells_them_apart(left, right, names):
+def test_sides_are_named_by_the_parts_in_which_their_paths_differ(left, right, names):
     found = report.shorten_paths(Path(left), Path(right))
     assert len(set(found)) == 2
     assert found == names

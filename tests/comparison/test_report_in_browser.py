@@ -115,7 +115,7 @@ def test_it_opens_with_the_bad_rows_and_without_a_cut_column(drift: Path, width:
     assert found["page"] == width
 
 
-def test_every_column_is_one_press_away_and_the_page_still_does_not_scroll_sideways(drift: Path) -> None:
+def test_a_button_shows_every_column_and_the_page_does_not_scroll_sideways(drift: Path) -> None:
     script = """
     const button = table.querySelector("button.width");
     const seen = () => [...table.querySelectorAll("thead th")].filter((each) => each.getClientRects().length).length;

@@ -48,7 +48,7 @@ def test_true_gradients_do_not_pass_as_rounding_of_half_precision() -> None:
     assert results(make_bias_story(noise(16.0, 1), noise(16.0, 2), dtype="float16")) == ["bad", "bad"]
 
 
-def test_without_what_comes_in_nothing_is_known() -> None:
+def test_without_the_incoming_gradient_nothing_is_flagged() -> None:
     assert results(make_bias_story(noise(1e-5, 1), noise(1e-5, 2), arriving=False)) == ["bad", "bad"]
 
 

@@ -68,7 +68,7 @@ def test_wrong_rules_are_refused(tmp_path: Path, text: str, error: type[ViaductE
 
 
 @pytest.mark.parametrize("entry", [{"{a": "b"}, {"a}": "b"}, {"a": "{b"}, {"a{n}/{": "b{n}"}, {"{1}": "b"}])
-def test_a_brace_that_stands_alone_is_refused(tmp_path: Path, entry: dict[str, str]) -> None:
+def test_an_unpaired_brace_is_refused(tmp_path: Path, entry: dict[str, str]) -> None:
     with pytest.raises(BadValue, match="has a brace that does not belong"):
         read_rules(rules_file(tmp_path, json.dumps({"map": entry})))
 

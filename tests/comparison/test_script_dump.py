@@ -1,4 +1,4 @@
-"""Scripts that know nothing of dumps are dumped; what they print and compute stays theirs."""
+"""Dumps of unchanged scripts; what they print and compute does not change."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_without_an_optimizer_each_pass_is_a_step(tmp_path: Path) -> None:
     assert result.side.edges["network"] == ("4",)
 
 
-def test_keywords_of_the_outermost_network_are_inputs_too(tmp_path: Path) -> None:
+def test_keyword_arguments_of_the_outermost_network_are_inputs(tmp_path: Path) -> None:
     text = HEAD + "class Net(nn.Module):\n    def forward(self, x, *, mask):\n        return model(x) * mask\n"
     result = dump_script(
         tmp_path, text + "net = Net(); net.inner = model\nnet(torch.ones(1, 1, 4, 4), mask=torch.ones(3))\n"
@@ -125,13 +125,13 @@ optimizer.step()
     assert result.side.edges["Sequential.0"] == ("4",)
 
 
-def test_a_compiled_script_is_dumped_as_written(tmp_path: Path) -> None:
+def test_a_compiled_script_is_dumped_eagerly(tmp_path: Path) -> None:
     text = HEAD + "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nrun = torch.compile(model, backend='eager')\n"
     text += "run(torch.randn(2, 1, 4, 4)).sum().backward()\noptimizer.step()\n"
     assert {"0", "4", "network"} <= dump_script(tmp_path, text).ops
 
 
-def test_a_script_that_catches_everything_is_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_catches_the_stop_is_stopped_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = "        model(torch.randn(2, 1, 4, 4)).sum().backward()\n        optimizer.step()\n"
     loop = f"for n in range(50):\n    try:\n{work}"
     text = HEAD + "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n" + loop
@@ -150,7 +150,7 @@ def test_a_script_that_fails_is_reported_as_such(tmp_path: Path, capsys: pytest.
     assert "scripted.py" not in capsys.readouterr().err
 
 
-def test_what_was_seen_is_remembered_when_no_step_came(tmp_path: Path) -> None:
+def test_what_a_script_did_is_known_if_no_step_was_reached(tmp_path: Path) -> None:
     seen = dump_script(tmp_path, TRAINING, "9").dump.seen
     assert (seen.steps, seen.optimizers) == (4, 1)
     assert "Sequential" in seen.networks
@@ -190,7 +190,7 @@ for n in range(3):
         assert {tensor.call for tensor in result.side.tensors} == {0}
 
 
-def test_a_part_that_is_called_by_itself_after_two_optimizers_begins_the_next_step(tmp_path: Path) -> None:
+def test_an_inner_module_called_alone_after_two_optimizers_begins_the_next_step(tmp_path: Path) -> None:
     text = (
         HEAD
         + """

@@ -102,7 +102,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
             read_dtype_and_shape(tmp_path / f"a.{suffix}")
 
 
-def test_a_thousand_headers_take_a_moment(tmp_path: Path) -> None:
+def test_five_hundred_headers_are_read_within_a_quarter_of_a_second(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.save(buffer, VALUES)
     paths = [tmp_path / f"{number}.npy" for number in range(500)]

@@ -112,7 +112,7 @@ def test_a_renamed_resnet_is_recognised(
     assert found >= 0.95, f"{found:.3f} of the pairs were found"
 
 
-def test_half_a_network_of_known_names_helps_the_rest(resnet: StoredDump) -> None:
+def test_matched_names_help_to_match_the_others_by_structure(resnet: StoredDump) -> None:
     theirs, truth = rename_operators(resnet, forget_types=True)
     back = {new: old for old, new in truth.items() if old.startswith(("layer1", "layer2", "stem"))}
     half = replace(theirs, tensors=tuple(replace(t, op=back.get(t.op, t.op)) for t in theirs.tensors))
@@ -121,14 +121,14 @@ def test_half_a_network_of_known_names_helps_the_rest(resnet: StoredDump) -> Non
     assert sum(right) >= 0.95 * len(resnet.tensors)
 
 
-def test_other_networks_do_not_become_the_same(resnet: StoredDump) -> None:
+def test_different_networks_are_not_matched(resnet: StoredDump) -> None:
     """A wrong pair is worse than none: what agrees in nothing but a shape by chance must not meet."""
     other = side([tensor(f"x{n}", order=n, shape=(7, 11, n + 1), op_type="Weird") for n in range(20)])
     assert not any(p.left and p.right for p in align(resnet, other).pairs)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_files_without_order_meet_by_content(tmp_path: Path, seed: int) -> None:
+def test_files_without_order_are_matched_by_content(tmp_path: Path, seed: int) -> None:
     values = {f"w{n}": numbers(40, 3, seed=100 * seed + n) for n in range(12)}
     shuffled = random.Random(seed).sample(sorted(values), len(values))
     np.savez(tmp_path / "left.npz", **values)
@@ -139,7 +139,7 @@ def test_files_without_order_meet_by_content(tmp_path: Path, seed: int) -> None:
     }
 
 
-def test_two_single_files_meet_whatever_they_are_called(tmp_path: Path) -> None:
+def test_two_single_files_are_matched_whatever_their_names(tmp_path: Path) -> None:
     np.save(tmp_path / "mine.npy", numbers(3, 4))
     np.save(tmp_path / "yours.npy", numbers(3, 4, seed=1))
     assert names(align(read(tmp_path / "mine.npy"), read(tmp_path / "yours.npy"))) == [("mine", "yours")]

@@ -90,7 +90,7 @@ def test_what_a_bad_row_follows_from_is_in_its_reason() -> None:
     assert rows_of(make_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
 
 
-def test_nothing_in_the_table_talks_to_a_terminal() -> None:
+def test_control_characters_in_the_table_are_escaped() -> None:
     row = replace(builder().rows[0], reason="\x1b]0;title\x07\x9b2J")
     text = make_csv([row])
     assert b"\\x1b]0;title\\x07\\x9b2J" in text

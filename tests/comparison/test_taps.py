@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.lengthy
-def test_taps_tell_what_hooks_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taps_record_what_hooks_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traced and differentiated by the compiler, and run without kernels of its own: the same bits."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     compare_ways(tmp_path, Entangled, steps="0,1", atol=0.0)
@@ -29,9 +29,7 @@ def test_taps_tell_what_hooks_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.parametrize("network", [Awkward, Entangled])
-def test_a_compiled_network_is_looked_into_without_being_taken_apart(
-    tmp_path: Path, network: Callable[[], nn.Module]
-) -> None:
+def test_a_compiled_network_is_dumped_without_graph_breaks(tmp_path: Path, network: Callable[[], nn.Module]) -> None:
     compare_ways(tmp_path, network, steps="1", atol=1e-5)
 
 

@@ -39,7 +39,7 @@ def test_good_rows_alone_make_no_table_of_the_worst() -> None:
     assert make_worst_table(replace(DRIFT, rows=good, explanation=Explanation("", None)), 10) is None
 
 
-def test_the_origin_is_the_first_of_the_worst_and_comes_once() -> None:
+def test_the_origin_is_the_first_row_of_the_worst_and_is_listed_once() -> None:
     lines = print_table(make_worst_table(DRIFT, len(ROWS)))[1:]
     origin = ROWS[DRIFT.explanation.origin.row_index]
     assert f"{origin.tensor.step}  {origin.tensor_index}" in lines[0]
@@ -47,7 +47,7 @@ def test_the_origin_is_the_first_of_the_worst_and_comes_once() -> None:
     assert len(print_table(make_worst_table(DRIFT, 3))) == 4
 
 
-def test_every_result_is_counted_also_where_there_is_none() -> None:
+def test_every_result_is_counted_even_if_it_is_0() -> None:
     lines = print_table(make_counts_table(replace(DRIFT, rows=())))
     assert [line.split()[:2] for line in lines[1:]] == [
         [result, "0"] for result in ("good", "bad", "flag", "refused", "new")

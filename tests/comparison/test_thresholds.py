@@ -108,7 +108,7 @@ def test_equal_tensors_are_good(dtype: str) -> None:
     assert judge_pair(values, values.copy()) == ("good", "")
 
 
-def test_another_type_is_not_a_fault() -> None:
+def test_different_dtypes_alone_are_good() -> None:
     right = normal().astype(np.float32)
     assert judge_pair(right.astype(np.float16), right)[0] == "good"
     bits = (right.view(np.uint32) >> 16).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""A training of two steps on few images, and what every refusal of a command has in common."""
+"""A training of two steps on few images, and a check of a refusal's exit code and output."""
 
 from __future__ import annotations
 

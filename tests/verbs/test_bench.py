@@ -141,7 +141,7 @@ def in_a_shell(words: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=600)
 
 
-def test_a_reader_who_leaves_is_no_mistake(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     answer = in_a_shell("--json figures.json 2>stderr | (exec <&-; sleep 0.1)", tmp_path)
     assert answer.returncode == 0
     assert read(tmp_path / "figures.json")["images_per_s"] > 0

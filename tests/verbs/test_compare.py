@@ -97,7 +97,7 @@ def test_two_sides_of_nan_alone_are_not_called_good(tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize("flag", ["cosine", "euclid", "max_abs"])
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), -2.0])
-def test_a_threshold_that_says_nothing_is_refused(truth: Path, flag: str, value: float) -> None:
+def test_a_meaningless_threshold_is_refused(truth: Path, flag: str, value: float) -> None:
     assert run(truth, truth, **{flag: value}) == 2
 
 
@@ -244,7 +244,7 @@ def test_a_fused_graph_on_an_accelerator_agrees_with_the_original(tmp_path: Path
     assert found["new"] >= 1
 
 
-def test_a_fault_in_a_fused_operator_is_put_to_it_and_not_to_what_follows(tmp_path: Path) -> None:
+def test_a_fault_in_a_fused_operator_is_the_origin(tmp_path: Path) -> None:
     left, right, graph = fused_pair(tmp_path, "conv1/Conv2Dconv1/bnconv1/relu")
     assert run(left, right, graph=graph, out=tmp_path / "drift") == 1
     origin = summary_in(tmp_path / "drift")["origin"]
@@ -253,13 +253,13 @@ def test_a_fault_in_a_fused_operator_is_put_to_it_and_not_to_what_follows(tmp_pa
     assert "follows from" in (tmp_path / "drift" / "drift.csv").read_text()
 
 
-def test_sides_the_wrong_way_round_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_swapped_sides_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left, right, _ = fused_pair(tmp_path)
     run(right, left)
     assert "belongs on the left" in capsys.readouterr().err
 
 
-def test_a_name_from_a_dump_does_not_talk_to_the_terminal(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_a_name_from_a_dump_are_escaped(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name, values = "x\x1b[31m[red]y", np.ones((4, 6), np.float32)
     np.save(truth / f"{name}.npy", values)
     run(change_dump(truth, **{name: values * 2}), truth, explain=True)

@@ -252,7 +252,7 @@ def test_a_check_of_no_records_is_refused(tmp_path: Path) -> None:
     check_refusal(viaduct("data", "check", tmp_path / "nowhere"), "nowhere: there is no such folder")
 
 
-def test_the_index_can_be_had_in_the_form_of_dali(records: Path) -> None:
+def test_the_index_can_be_written_in_the_form_of_dali(records: Path) -> None:
     before = set(records.iterdir())
     output = run_successfully("data", "index", records, "--dali")
     assert output.startswith("3 files, 40 records, ")
@@ -437,7 +437,7 @@ def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:
         check_refusal(answer, f"{flag}: shapes_taster trains on shapes, which has no records")
 
 
-def test_training_on_noise_needs_no_files(tmp_path: Path) -> None:
+def test_training_on_synthetic_data_needs_no_files(tmp_path: Path) -> None:
     words = [*TINY, "--set", "data.size=8", "--set", "data.eval_batch=5000", "--batch", "4", "--steps", "1"]
     run_successfully("train", "resnet18_imagenet", "--data", "synthetic", *words, "--run", "run", cwd=tmp_path)
     assert (tmp_path / "run/report.html").stat().st_size > 0

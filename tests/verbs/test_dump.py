@@ -1,4 +1,4 @@
-"""viaduct dump, as it is typed."""
+"""`viaduct dump`: what is refused, printed and written."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_pattern_that_names_nothing_is_refused_with_close_names(tmp_path: Path
     assert not list((tmp_path / "dump").iterdir())
 
 
-def test_a_step_that_never_comes_is_explained(tmp_path: Path) -> None:
+def test_a_step_that_is_not_reached_is_explained(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     with pytest.raises(BadValue, match=r"took 3 steps[\s\S]*steps are 0 to 2"):
         main(script=str(tmp_path / "job.py"), steps="9", out=tmp_path / "dump")
@@ -75,7 +75,7 @@ def test_a_script_that_does_not_train_is_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "flags", [{"dump_only": "a"}, {"dump_mode": "input"}, {"dump_level": "op"}, {"dump_statistics_only": True}]
 )
-def test_what_train_should_dump_of_no_step_is_refused(flags: dict[str, Any]) -> None:
+def test_dump_flags_of_train_without_dump_steps_are_refused(flags: dict[str, Any]) -> None:
     plain: dict[str, Any] = {
         **{f"dump_{name}": value for name, value in vars(DumpOptions()).items()},
         "dump_steps": None,

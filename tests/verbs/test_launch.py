@@ -119,7 +119,7 @@ def test_scripts_are_written_and_listed(tmp_path: Path) -> None:
     assert "there already" in viaduct("launch", *words, cwd=tmp_path).stderr
 
 
-def test_a_plan_is_printed_and_given_to_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_printed_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "resnet50_imagenet", "--servers", "16", "--batch", "8192", "--step-ms", "150", "--json"]
     plan = json.loads(viaduct("launch", *words, cwd=tmp_path).stdout)
     assert plan["batch_per_device"] == 64

@@ -1,4 +1,4 @@
-"""viaduct migrate, as a user calls it."""
+"""`viaduct migrate`: flags, files written, output and exit codes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_copy_with_start_scripts(project: Path, tmp_path: Path) -> None:
         call(project, "--out", out)
 
 
-def test_in_place_wants_a_clean_tree_or_force(project: Path) -> None:
+def test_in_place_needs_a_clean_tree_or_force(project: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     with pytest.raises(ViaductError, match="not committed"):
         call(project, "--in-place")
@@ -147,7 +147,7 @@ def test_reports_are_written_beside_what_is_shown(project: Path, tmp_path: Path)
         (["--to", "any"], "device-neutral"),
     ],
 )
-def test_what_cannot_be_asked_is_answered_with_what_can(project: Path, words: list[str], word: str) -> None:
+def test_wrong_values_are_answered_with_the_known_ones(project: Path, words: list[str], word: str) -> None:
     with pytest.raises(ViaductError, match=word):
         call(project, *words)
 
@@ -211,7 +211,7 @@ def test_what_was_written_is_named(project: Path) -> None:
     assert "Written" not in again.stderr
 
 
-def test_reasons_speak_chinese_when_requested(half_read: Path, tmp_path: Path) -> None:
+def test_reasons_are_chinese_with_lang_zh(half_read: Path, tmp_path: Path) -> None:
     (half_read / "__pycache__").mkdir()
     page, record = tmp_path / "r.html", tmp_path / "r.json"
     output = call(half_read, "--lang", "zh", "--report", page, "--json", record).stdout

@@ -102,5 +102,5 @@ def test_layers_of_no_network_are_refused() -> None:
 
 
 @pytest.mark.parametrize("words", [["resnet18_v1", "resnet34_v1"], ["--classes", "0"], ["--depth"]])
-def test_words_that_make_no_sense_exit_2(words: list[str]) -> None:
+def test_wrong_arguments_exit_2(words: list[str]) -> None:
     assert viaduct_models(*words).exit_code == 2

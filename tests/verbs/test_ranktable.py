@@ -123,7 +123,7 @@ def test_a_violation_is_shown_with_rule_path_value_and_fix(viaduct: Call) -> Non
     ]
 
 
-def test_findings_are_there_for_programs_too(viaduct: Call) -> None:
+def test_findings_are_printed_as_json(viaduct: Call) -> None:
     checked = viaduct("check", save_table(edit(table_1(3), {"status": 1})), "--json")
     report = json.loads(checked.out)
     assert checked.code == 1
@@ -217,7 +217,7 @@ def test_devices_that_torch_would_count_otherwise_are_noted(viaduct: Call) -> No
     assert mapped.stderr == ""
 
 
-def test_variables_of_nobody_are_refused(viaduct: Call) -> None:
+def test_variables_without_a_rank_or_server_are_refused(viaduct: Call) -> None:
     save_table(table_1())
     check_refusal(viaduct("env", "r.json"), "whose variables?", "--rank N")
     check_refusal(viaduct("env", "r.json", "--rank", "0", "--server", "10.0.0.10"), "were both given")

@@ -81,7 +81,7 @@ def test_a_wrong_value_is_named_and_nothing_is_written(words: list[str], fragmen
     assert not (run / "recipe.json").exists()
 
 
-def test_sinks_say_once_what_stands_in_their_way_and_may_change_on_resume(finished: Path, tmp_path: Path) -> None:
+def test_a_sink_that_is_not_possible_is_explained_once_and_may_change_on_resume(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     answer = viaduct("train", *QUICK, "--run", run, "--sink", "2", "--set", "evaluation.every_epochs=0")
     assert answer.returncode == 0
@@ -331,7 +331,7 @@ def test_ranks_and_a_second_rate_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_only_a_page_is_left_and_the_run_can_begin_afterwards(tmp_path: Path) -> None:
+def test_the_rate_finder_leaves_only_a_page_and_the_run_can_begin_afterwards(tmp_path: Path) -> None:
     file, tests = write_recipe(tmp_path), str(Path(__file__).parents[1])
     words = ["train", file, "--run", tmp_path / "run", "--device", "cpu"]
     found = viaduct(*words, "--lr", "find", "--steps", "60", PYTHONPATH=tests)

@@ -1,4 +1,4 @@
-"""`viaduct train --model SOURCE:NAME`: from the command to an evaluated run, with images of one's own."""
+"""`viaduct train --model SOURCE:NAME`: from the command to an evaluated run, with the user's images."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_what_needs_no_import_is_told_so(run: Path, tmp_path: Path, weights: Wei
     check_refusal(viaduct("import", run, *out), "It is a run", "--format safetensors")
 
 
-def test_what_cannot_be_shown_is_named(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
+def test_weights_that_cannot_be_shown_are_refused_with_the_reason(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
     check_refusal(viaduct("show", tmp_path / "nowhere"), "there are no weights at", "nowhere.index")
     check_refusal(viaduct("show", tmp_path / "no.safetensors"), f"there is no file {tmp_path / 'no.safetensors'}.")
     (tmp_path / "cut.safetensors").write_bytes(b"short")
@@ -271,7 +271,7 @@ def test_an_unknown_model_is_answered_with_one_list(prefix: Path, tmp_path: Path
     assert answer.stderr.count("resnext50") == 1
 
 
-def test_a_name_from_somebody_else_does_not_steer_the_terminal(tmp_path: Path, viaduct: Call) -> None:
+def test_control_characters_in_a_tensors_name_are_escaped(tmp_path: Path, viaduct: Call) -> None:
     write_bundle(tmp_path / "model.ckpt", {"\x1b[31mred [bold]x": torch.zeros(3)})
     shown = viaduct("show", tmp_path / "model.ckpt").out
     assert "\\x1b[31mred [bold]x" in shown
@@ -285,7 +285,7 @@ def test_the_ending_and_the_format_must_agree(run: Path, tmp_path: Path, viaduct
     check_refusal(viaduct("export", run, "--format", "safetensors", "--out", tmp_path / "a"), "does not go with")
 
 
-def test_a_run_that_says_nonsense_of_itself_is_still_shown(run: Path, tmp_path: Path, viaduct: Call) -> None:
+def test_a_run_whose_recipe_json_has_wrong_types_is_still_shown(run: Path, tmp_path: Path, viaduct: Call) -> None:
     copied = tmp_path / "run"
     shutil.copytree(run, copied)
     (copied / "recipe.json").write_text('{"recipe": {"data": 3, "model": [], "precision": null}}')
@@ -295,7 +295,7 @@ def test_a_run_that_says_nonsense_of_itself_is_still_shown(run: Path, tmp_path: 
     check_refusal(viaduct("show", copied), "recipe.json is damaged")
 
 
-def test_a_checkpoint_of_nobody_is_refused(tmp_path: Path, viaduct: Call) -> None:
+def test_weights_of_an_unknown_network_are_refused(tmp_path: Path, viaduct: Call) -> None:
     write_bundle(tmp_path / "model.ckpt", {"own/kernel": torch.zeros(3)})
     check_refusal(
         viaduct("import", tmp_path / "model.ckpt", "--out", tmp_path / "a.safetensors"), "none of our networks"

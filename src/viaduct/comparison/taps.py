@@ -207,7 +207,7 @@ class TapRecorder:
 
     def receive(self, tag: int, tensor: Tensor) -> None:
         op, kind, role, index = self.taps.tapped[tag]
-        # Compiled code reuses memory without raising the tensor's version: always store the tensor always_store.
+        # Compiled code reuses memory without raising the tensor's version, so every tensor is stored.
         # `close` sets its order. Its call is the number of tensors that had this tag before.
         entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, always_store=True)
         self._count[tag] += 1

@@ -1,4 +1,4 @@
-"""Operators and structures that enlarge the difference that came in."""
+"""Operators and structures that amplify a difference of their inputs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ AMPLIFIERS: dict[str, Callable[[], ComparisonBuilder]] = {
 
 
 @pytest.mark.parametrize("name", AMPLIFIERS)
-def test_an_operator_that_enlarges_what_came_in_is_reported(name: str) -> None:
+def test_an_operator_that_amplifies_a_difference_of_its_input_is_reported(name: str) -> None:
     cause = AMPLIFIERS[name]().causes()[0]
     assert cause.name == AMPLIFYING
     assert "times as" in cause.evidence
@@ -98,7 +98,7 @@ def steep_norm_story() -> ComparisonBuilder:
     return builder
 
 
-def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_reported_and_no_matter_of_mode() -> None:
+def test_a_norm_that_amplifies_the_rounding_of_its_mean_is_not_in_another_mode() -> None:
     cause = steep_norm_story().causes()[0]
     assert cause.name == AMPLIFYING
     assert "rounding of a mean" in cause.evidence
@@ -120,7 +120,7 @@ def test_a_constant_output_against_zeros_is_not_explained_by_a_slope_of_zero() -
     assert AMPLIFYING not in [cause.name for cause in builder.causes()]
 
 
-def test_a_norm_in_another_mode_over_such_channels_is_still_that() -> None:
+def test_a_norm_in_another_mode_with_large_means_is_still_in_another_mode() -> None:
     builder = ComparisonBuilder()
     x = (np.float32(3) + np.float32(1e-3) * builder.normal(8, 8, 12, 12)).astype(np.float32)
     right = normalise(x)
@@ -156,7 +156,7 @@ def residual_story(gain: float, depth: int = 40) -> ComparisonBuilder:
     return builder
 
 
-def test_residual_blocks_that_enlarge_from_one_to_the_next_are_reported() -> None:
+def test_residual_blocks_that_amplify_from_block_to_block_are_reported() -> None:
     explanation = residual_story(2.0).explain()
     assert explanation.origin is None, "no block does it alone"
     assert explanation.cause == AMPLIFYING

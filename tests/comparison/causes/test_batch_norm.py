@@ -25,7 +25,7 @@ def test_running_statistics_are_not_taken_for_gamma_and_beta() -> None:
     assert builder.cause(place=1) == "batch norm epsilon"
 
 
-def test_running_against_batch_statistics_is_a_matter_of_mode() -> None:
+def test_running_against_batch_statistics_is_another_mode() -> None:
     builder = ComparisonBuilder()
     x = builder.normal(8, 16, 6, 6) * np.linspace(0.5, 3, 16, dtype=np.float32)[:, None, None]
     right = (x - x.mean((0, 2, 3), keepdims=True)) / x.std((0, 2, 3), keepdims=True)

@@ -1,4 +1,4 @@
-"""Constants that a compiler worked out beforehand; the same numbers are really computed in two ways."""
+"""Constants that a compiler computed; each test computes the same numbers with and without folding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_standardised_story() -> ComparisonBuilder:
     return builder
 
 
-def test_a_weight_that_was_worked_out_beforehand_is_constant_folding() -> None:
+def test_a_weight_computed_by_the_compiler_is_constant_folding() -> None:
     cause = make_standardised_story().causes()[0]
     assert cause.name == FOLDING
     assert "standardise of the right side seems to depend on weights alone" in cause.evidence
@@ -50,7 +50,7 @@ def make_scaled_story(add: bool = False) -> ComparisonBuilder:
 
 
 @pytest.mark.parametrize("add", [False, True])
-def test_a_factor_or_addend_that_was_worked_out_beforehand_is_constant_folding(add: bool) -> None:
+def test_a_factor_or_addend_computed_by_the_compiler_is_constant_folding(add: bool) -> None:
     cause = make_scaled_story(add).causes()[0]
     assert cause.name == FOLDING
     assert ("addend" if add else "factor") in cause.evidence
@@ -71,7 +71,7 @@ def test_a_constant_is_known_by_its_steps_where_its_inputs_are_not_dumped() -> N
     assert builder.cause() == FOLDING
 
 
-def test_a_factor_that_is_simply_wrong_is_no_constant_folding() -> None:
+def test_a_wrong_factor_is_no_constant_folding() -> None:
     builder = make_scaled_story()
     rows = builder.rows
     left = builder.open(rows[-1].pair.left) * np.float32(1.5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Values that were dropped on one side, or on both by other draws."""
+"""Values that were dropped on one side, or on both with different random numbers."""
 
 from __future__ import annotations
 

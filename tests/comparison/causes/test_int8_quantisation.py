@@ -84,7 +84,7 @@ def test_a_narrow_range_in_half_precision_is_no_int8(grid: object, values: Array
 
 
 @pytest.mark.parametrize("what", ["output", "layer", "weight"])
-def test_eight_bits_are_no_other_of_these_causes(what: str, values: Array) -> None:
+def test_int8_has_no_other_cause_of_a_compiler(what: str, values: Array) -> None:
     if what == "layer":
         layer = Layer()
         layer.builder.add("conv", convolve(quantise(layer.x), quantise(layer.weight)), layer.right())

@@ -1,4 +1,4 @@
-"""Labels that are off by one, or others altogether."""
+"""Labels that are off by one, or different."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from comparison.comparison_builder import Array, ComparisonBuilder, Layer, convo
 
 
 @pytest.mark.parametrize("order", [(0, 1, 3, 2), (1, 0, 2, 3)])
-def test_a_weight_on_its_side_is_a_wrong_layout(order: tuple[int, ...]) -> None:
+def test_a_transposed_weight_is_a_wrong_layout(order: tuple[int, ...]) -> None:
     builder = ComparisonBuilder()
     weight = builder.normal(8, 8, 3, 3)
     builder.add("conv", np.ascontiguousarray(weight.transpose(order)), weight, "parameter", parameter="weight")
@@ -30,6 +30,6 @@ def test_a_layer_that_reads_its_kernel_mirrored_is_a_wrong_layout() -> None:
     assert layer.find_cause_of(convolve(layer.x, layer.weight[:, :, ::-1, ::-1])) == "wrong layout"
 
 
-def test_a_layer_that_reads_its_kernel_on_its_side_is_a_wrong_layout() -> None:
+def test_a_layer_that_reads_its_kernel_transposed_is_a_wrong_layout() -> None:
     layer = Layer(stride=2)
     assert layer.find_cause_of(convolve(layer.x, layer.weight.transpose(0, 1, 3, 2), 2)) == "wrong layout"

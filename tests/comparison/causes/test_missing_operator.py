@@ -9,7 +9,7 @@ import numpy as np
 from comparison.comparison_builder import Array, ComparisonBuilder
 
 
-def test_an_operator_that_hands_on_its_input_is_missing(values: Array) -> None:
+def test_an_operator_that_returns_its_input_is_missing(values: Array) -> None:
     builder = ComparisonBuilder()
     builder.add("op", values, values, "input")
     builder.add("op", values, np.tanh(values))

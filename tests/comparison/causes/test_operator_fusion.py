@@ -1,4 +1,4 @@
-"""Operators that a compiler drew into one; the same numbers are really computed in two ways."""
+"""Operators that a compiler fused; each test computes the same numbers fused and not fused."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Normed:
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_a_norm_drawn_into_a_convolution_is_fusion(kind: type, relu: bool) -> None:
+def test_a_norm_folded_into_a_convolution_is_fusion(kind: type, relu: bool) -> None:
     normed = Normed(relu)
     cause = normed.add(normed.fused(kind), kind).causes()[0]
     assert cause.name == FUSION
     assert "conv of the right side has no tensor on the left" in cause.evidence
 
 
-def test_a_tensor_that_is_only_never_rounded_is_fusion_and_computed_through() -> None:
+def test_a_tensor_that_is_not_rounded_on_the_left_is_fusion() -> None:
     normed = Normed()
     exact = convolve(normed.x, normed.weight)
     left = round_to_half(
@@ -68,7 +68,7 @@ def test_a_tensor_that_is_only_never_rounded_is_fusion_and_computed_through() ->
     assert "computed through without rounding it" in cause.evidence
 
 
-def test_fusion_is_told_without_the_layers_input_and_weight_too() -> None:
+def test_fusion_is_found_without_the_layers_input_and_weight() -> None:
     normed = Normed()
     assert normed.add(normed.fused(np.float16), np.float16, parts=False).cause() == FUSION
 

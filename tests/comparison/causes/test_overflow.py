@@ -1,4 +1,4 @@
-"""Infinities, and values stuck at the largest number of a format."""
+"""Infinities, and values saturated at the largest number of a format."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def test_infinities_on_the_left_are_an_overflow(values: Array) -> None:
     assert name_cause_of_output(left, values) == "overflow"
 
 
-def test_values_stuck_at_the_largest_float16_are_an_overflow(values: Array) -> None:
+def test_values_saturated_at_the_largest_float16_are_an_overflow(values: Array) -> None:
     right = values * 50000
     assert name_cause_of_output(np.clip(right, -65504, 65504), right) == "overflow"

@@ -1,4 +1,4 @@
-"""Sums that were rounded on the way, or added in another order."""
+"""Sums accumulated in half precision, or in another order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from comparison.comparison_builder import Array, ComparisonBuilder, Layer
 
 
-def test_sums_rounded_on_the_way_are_a_half_precision_reduction(values: Array) -> None:
+def test_sums_accumulated_in_half_precision_are_a_half_precision_reduction(values: Array) -> None:
     builder = ComparisonBuilder()
     parts = builder.normal(256, 8, 64)
     total = np.zeros((8, 64), np.float16)
@@ -36,7 +36,7 @@ def test_an_update_is_no_sum_in_half_precision() -> None:
     assert builder.cause(kind="parameter") is None
 
 
-def test_noise_is_a_half_precision_reduction_only_where_half_precision_is_in_play() -> None:
+def test_noise_is_a_half_precision_reduction_only_in_a_step_with_half_precision() -> None:
     found = []
     for kind in ("float32", "float16"):
         builder = ComparisonBuilder()

@@ -15,6 +15,6 @@ def test_one_factor_everywhere_is_a_wrong_scale(values: Array) -> None:
     assert "0.0039" in cause.evidence
 
 
-def test_images_normalised_otherwise_are_a_wrong_scale(values: Array) -> None:
+def test_images_with_another_normalisation_are_a_wrong_scale(values: Array) -> None:
     left = values * np.linspace(0.5, 2, 16, dtype=np.float32)[:, None, None] + 0.3
     assert name_cause_of_output(left.astype(np.float32), values) == "wrong scale"

@@ -16,7 +16,7 @@ def test_a_weight_of_an_earlier_step_is_stale() -> None:
     assert builder.cause(kind="parameter") == "stale weight"
 
 
-def test_an_update_of_nothing_is_a_stale_weight() -> None:
+def test_an_update_of_zero_is_a_stale_weight() -> None:
     builder = ComparisonBuilder()
     update = builder.normal(16, 8)
     builder.add("fc", np.zeros_like(update), update, "update", parameter="weight")

@@ -19,9 +19,7 @@ def test_python_objects_within_an_archive_leave_their_neighbours_readable(tmp_pa
     assert np.array_equal(open_tensor(make_stored(tmp_path / "a.npz", "good")), VALUES)
 
 
-def test_a_member_that_unfolds_to_far_more_than_the_archive_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_that_unpacks_to_far_more_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(100_000), y=VALUES)
     assert open_tensor(make_stored(tmp_path / "a.npz", "x")).size == 100_000
     monkeypatch.setattr("viaduct.comparison.formats.npz.MAX_UNPACKED_BYTES", 1 << 10)

@@ -34,7 +34,7 @@ def test_saved_tensors_need_no_torch_and_keep_their_strides(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_hostile_pt_is_refused_in_plain_words(tmp_path: Path, protocol: int, zipped: bool) -> None:
+def test_a_hostile_pt_is_refused_with_its_reason(tmp_path: Path, protocol: int, zipped: bool) -> None:
     path = tmp_path / "evil.pt"
     torch.save(Bomb(), path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     with pytest.raises(BadData, match="holds Python objects, which are not opened") as caught:

@@ -50,7 +50,7 @@ def test_steps_ranks_and_roles_come_from_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
-def test_one_file_will_do(tmp_path: Path, suffix: str) -> None:
+def test_a_single_file_is_read(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     if suffix == "safetensors":
         save_file({"x": numbers(2)}, path)
@@ -78,7 +78,7 @@ def test_damaged_members_and_links_are_faults_and_the_rest_is_read(tmp_path: Pat
     assert "readme.txt" in " ".join(side.notes)
 
 
-def test_names_of_files_may_be_nasty(tmp_path: Path) -> None:
+def test_file_names_may_have_any_characters(tmp_path: Path) -> None:
     for name in ("<script>", "=cmd()", "a\nb", "ünï", " blank ", "--flag", "..x"):
         np.save(tmp_path / f"{name}.npy", numbers(2))
     assert {t.op for t in read(tmp_path).tensors} >= {"<script>", "=cmd()", "a\nb", "ünï", " blank ", "--flag", "..x"}

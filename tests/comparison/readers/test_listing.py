@@ -14,7 +14,7 @@ from viaduct.comparison.readers.listing import join_some, list_files, load_json,
 from viaduct.errors import BadData
 
 
-def test_what_is_no_file_is_refused_and_not_left_out(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_refused_and_not_left_out(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", numbers(2))
     np.savez(tmp_path / "empty.npz")
     os.mkfifo(tmp_path / "pipe.npy")

@@ -92,7 +92,7 @@ def test_a_damaged_dump_is_named_and_other_steps_are_read(tmp_path: Path, text: 
         read(tmp_path / "step1")
 
 
-def test_strange_entries_leave_the_others(tmp_path: Path) -> None:
+def test_unknown_entries_do_not_hide_the_others(tmp_path: Path) -> None:
     data: dict[str, Any] = {
         "nonsense": {}, "Functional.relu.0.forward": 3,
         "Functional.relu.1.forward": {
@@ -117,7 +117,7 @@ def test_strange_entries_leave_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["", "step3", "step3/rank1", "step3/rank1/dump.json"])
-def test_any_level_may_be_pointed_at(tmp_path: Path, level: str) -> None:
+def test_any_folder_level_may_be_given(tmp_path: Path, level: str) -> None:
     dump_network(tmp_path / "step3" / "rank1")
     side = read(tmp_path / level)
     assert side.kind == "msprobe"
@@ -149,7 +149,7 @@ def test_roles_names_and_numbers(tmp_path: Path) -> None:
     assert np.array_equal(open_tensor(found["layer1.0.conv1", "parameter", "weight"]), WEIGHT)
 
 
-def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
+def test_statistics_are_read_if_no_tensor_was_dumped(tmp_path: Path) -> None:
     tensor = next(t for t in read(dump_network(tmp_path)).tensors if t.role == "grad_output")
     assert tensor.path is None
     assert not tensor.fault
@@ -159,11 +159,11 @@ def test_statistics_stand_where_no_tensor_was_dumped(tmp_path: Path) -> None:
         open_tensor(tensor)
 
 
-def test_who_feeds_whom_is_found_by_fingerprint(tmp_path: Path) -> None:
+def test_edges_are_found_by_shape_and_statistics(tmp_path: Path) -> None:
     assert read(dump_network(tmp_path)).edges == {"Functional.batch_norm.3": ("layer1.0.conv1",)}
 
 
-def test_nan_and_missing_statistics_are_survived(tmp_path: Path) -> None:
+def test_nan_and_missing_statistics_are_read(tmp_path: Path) -> None:
     entry = tensor_entry(CONVOLVED, None) | {"Max": float("nan"), "Min": None, "Mean": "nan", "Norm": "x"}
     data = {"Functional.relu.0.forward": {"output": [entry]}}
     [tensor] = read(dump_network(tmp_path, json.loads(json.dumps(data)))).tensors

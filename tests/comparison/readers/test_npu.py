@@ -1,4 +1,4 @@
-"""NPU dump directories: their levels, their names, and what stands in for a name that is too long."""
+"""NPU dump directories: their levels, their file names, and numbers for names that are too long."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_raw_files_are_named_never_dropped(tmp_path: Path) -> None:
         open_tensor(side.tensors[0])
 
 
-def test_a_raw_file_beside_its_own_conversion_is_not_told_of(tmp_path: Path) -> None:
+def test_a_raw_file_beside_its_converted_one_is_left_out(tmp_path: Path) -> None:
     save(tmp_path, f"Relu.relu1.7.3.{TIME}.output.0.npy")
     (tmp_path / f"Relu.relu1.7.3.{TIME}").write_bytes(b"raw")
     side = read(tmp_path)
@@ -101,13 +101,13 @@ def test_a_damaged_tensor_leaves_the_others(tmp_path: Path) -> None:
         ("Conv2D.conv1.12.3.99.output.0.npy", ("Conv2D", "conv1", "output", 0)),
     ],
 )
-def test_names_are_taken_apart(tmp_path: Path, name: str, expected: tuple[str, str, str, int]) -> None:
+def test_names_are_split_into_parts(tmp_path: Path, name: str, expected: tuple[str, str, str, int]) -> None:
     save(tmp_path, name)
     [tensor] = read(tmp_path).tensors
     assert (tensor.op_type, tensor.op, tensor.role, tensor.index) == expected
 
 
-def test_numbers_that_belong_to_the_operator_are_learned_from_its_neighbours() -> None:
+def test_numbers_in_an_operators_name_are_recognised_from_the_other_files() -> None:
     old = [f"Relu.features.0.12.{TIME}", f"Conv2D.conv.11.{TIME}"]
     before = count_before_time(old)
     assert [parse_call(text, before).op for text in old] == ["features.0", "conv"]
@@ -116,7 +116,7 @@ def test_numbers_that_belong_to_the_operator_are_learned_from_its_neighbours() -
     assert [parse_call(text, before).op for text in new] == ["features.0", "conv", "a"]
 
 
-def test_what_is_no_such_name_is_left_alone() -> None:
+def test_other_names_are_left_alone() -> None:
     for name in (
         "conv1_BiasAdd.0.1607502000000000.npy",
         "weights.npy",
@@ -145,7 +145,7 @@ def test_execution_order_follows_the_time_and_repeated_calls_are_counted(tmp_pat
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_any_level_may_be_pointed_at(tmp_path: Path, level: str) -> None:
+def test_any_folder_level_may_be_given(tmp_path: Path, level: str) -> None:
     ops, _ = fused_network()
     npu(tmp_path, ops, step=5)
     side = read(tmp_path / level)
@@ -182,7 +182,7 @@ def test_a_flat_folder_is_step_zero(tmp_path: Path) -> None:
 # mapping.csv.
 
 
-def test_numbers_are_looked_up(tmp_path: Path) -> None:
+def test_numbers_are_looked_up_in_the_mapping(tmp_path: Path) -> None:
     long = "block/" * 50 + "conv"
     original = f"Conv2D.{long.replace('/', '_')}.12.3.{TIME}"
     save(tmp_path, "111.npy", "222.output.1.npy", "333.npy", npu_file("Relu", "a", 1, "output", 0))
@@ -212,7 +212,7 @@ def test_names_in_a_mapping_never_become_paths(tmp_path: Path) -> None:
     ]
 
 
-def test_a_mapping_that_is_no_text_is_survived(tmp_path: Path) -> None:
+def test_a_mapping_that_is_not_text_is_noted(tmp_path: Path) -> None:
     save(tmp_path, npu_file("Relu", "a", 1, "output", 0))
     (tmp_path / "mapping.csv").write_bytes(bytes(range(256)) * 40)
     side = read(tmp_path)
@@ -227,7 +227,7 @@ def test_a_single_file_is_read_alone_with_its_mapping(tmp_path: Path) -> None:
     assert [tensor.op for tensor in read(tmp_path / npu_file("Relu", "a", 1, "output", 0)).tensors] == ["a"]
 
 
-def test_somebody_elses_mapping_does_not_make_a_plain_folder_ours(tmp_path: Path) -> None:
+def test_a_mapping_of_another_tool_does_not_make_a_folder_an_npu_dump(tmp_path: Path) -> None:
     save(tmp_path, "conv.npy")
     (tmp_path / "mapping.csv").write_text("a,b\n")
     assert read(tmp_path).kind == "folder"

@@ -11,7 +11,7 @@ from viaduct.comparison.readers import read
 from viaduct.comparison.storage import open_tensor
 
 
-def test_names_indexes_and_times_are_taken_apart(tmp_path: Path) -> None:
+def test_names_are_split_into_operator_output_and_time(tmp_path: Path) -> None:
     tfdbg(tmp_path, {"conv1/BiasAdd:0": numbers(2), "split:1": numbers(3), "a/b.c-d:0": numbers(4)})
     side = read(tmp_path)
     assert side.kind == "tfdbg"
@@ -22,7 +22,7 @@ def test_names_indexes_and_times_are_taken_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_the_largest_time_wins_and_the_others_are_named(tmp_path: Path) -> None:
+def test_the_newest_file_is_read_and_the_others_are_named(tmp_path: Path) -> None:
     for time, value in [(TIME + 5, 5.0), (TIME, 0.0), (TIME + 3, 3.0)]:
         tfdbg(tmp_path, {"a:0": np.full(2, value)}, time)
     side = read(tmp_path)

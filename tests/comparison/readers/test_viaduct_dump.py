@@ -1,4 +1,4 @@
-"""Our own dumps are read back; what is damaged or hostile is named, and the rest is read."""
+"""Dumps of viaduct are read back; damaged or hostile files are named, and the others are read."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_a_run_a_dump_and_one_step_are_all_understood(whole: Path) -> None:
     assert not read(whole).notes
 
 
-def test_the_room_takes_it_for_ours(whole: Path) -> None:
+def test_a_dump_of_viaduct_is_recognised(whole: Path) -> None:
     assert can_read(whole)
     assert readers.read(whole).kind == "viaduct"
 
 
-def test_other_folders_are_not_taken_for_ours(tmp_path: Path) -> None:
+def test_other_folders_are_not_taken_for_a_viaduct_dump(tmp_path: Path) -> None:
     assert not can_read(tmp_path)
     (tmp_path / INDEX_FILE).write_text('{"pages": []}')
     assert not can_read(tmp_path)
@@ -75,12 +75,12 @@ def test_other_folders_are_not_taken_for_ours(tmp_path: Path) -> None:
         read(tmp_path / "nothing")
 
 
-def test_what_was_not_finished_is_not_seen(dump: Path) -> None:
+def test_an_unfinished_step_is_not_read(dump: Path) -> None:
     (dump / "step_000002").rename(dump / ".step_000002.part")
     assert {tensor.step for tensor in read(dump).tensors} == {0}
 
 
-def test_a_whole_dump_has_no_faults(dump: Path) -> None:
+def test_a_complete_dump_has_no_faults(dump: Path) -> None:
     assert faults(dump, verify=True) == []
 
 
