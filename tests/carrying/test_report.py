@@ -75,6 +75,16 @@ def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
     assert make_headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量完全相等。"
 
 
+def test_an_unsure_agreement_calls_nothing_bad() -> None:
+    other = [replace(pair, error=0.01) for pair in EQUAL]
+    unsure = make_result(EQUAL, agreement=Agreement("unsure", other), verdict="not proved")
+    tile = report.make_agreement_tile(unsure.agreement, "gradient")
+    assert (tile.label, tile.value, tile.good) == ("gradients that are equal", "0 of 1", None)
+    assert "bad" not in html_of(report.make_layer_sections(unsure))
+    differing = make_result(EQUAL, agreement=Agreement("differ", other), verdict="differs")
+    assert "bad" in html_of(report.make_layer_sections(differing))
+
+
 def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
     noisy = replace(EQUAL[1], error=0.6, noise=1.0, allowed=17.0)
     tile = report.make_agreement_tile(Agreement("rounding", [EQUAL[0], noisy, replace(EQUAL[1], name="b")]), "gradient")

@@ -132,6 +132,10 @@ def make_agreement_tile(agreement: Agreement, kind: ValueKind) -> Tile:
     pairs, judged = agreement.pairs_of(kind), agreement.informative_pairs(kind)
     if not pairs:
         return Tile(f"{PLURALS[kind]} that agree", "not seen", "not compared")
+    if agreement.verdict == "unsure":
+        equal = sum(pair.same for pair in pairs)
+        note = "the others are not judged" if equal < len(pairs) else ""
+        return Tile(f"{PLURALS[kind]} that are equal", f"{equal} of {len(pairs)}", note, good=None)
     bad = sum(pair.bad for pair in judged)
     hidden = len(pairs) - len(judged)
     note = f"{hidden} of {len(pairs)} not judged: mostly rounding" if hidden else ""
@@ -247,12 +251,16 @@ def make_layer_sections(result: CarryResult) -> list[Section]:
     if len(result.original.observations.ranks) > 1:
         text = f"{text} The values are rank 0's."
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
-    chart: list[Part] = [draw_layers(differing, len(layers))] if differing else []
-    return [Section("Drift by layer", text, [*chart, list_layers(layers)])]
+    is_judged = result.agreement is not None and result.agreement.verdict != "unsure"
+    chart: list[Part] = [draw_layers(differing, len(layers), is_judged)] if differing else []
+    return [Section("Drift by layer", text, [*chart, list_layers(layers, is_judged)])]
 
 
-def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
-    """Return the chart of the layers that differ, or of the MAX_CHARTED_LAYERS that differ most, in their order."""
+def draw_layers(differing: Sequence[Layer], count: int, is_judged: bool) -> NamedBars:
+    """Return the chart of the layers that differ, or of the MAX_CHARTED_LAYERS that differ most, in their order.
+
+    `count`: number of all layers. Without `is_judged` no bar is marked as bad.
+    """
     largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:MAX_CHARTED_LAYERS]
     drawn = [layer for layer in differing if layer in largest]
     text = f"{len(differing):,} of {plural(count, 'layer')} {'differs' if len(differing) == 1 else 'differ'}."
@@ -264,7 +272,9 @@ def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
         BarSeries(
             name,
             [pairs[kind].error if kind in pairs else None for _, pairs in drawn],
-            frozenset(index for index, (_, pairs) in enumerate(drawn) if kind in pairs and pairs[kind].bad),
+            frozenset(
+                index for index, (_, pairs) in enumerate(drawn) if is_judged and kind in pairs and pairs[kind].bad
+            ),
         )
         for kind, name in MOMENTS.items()
     ]
@@ -280,11 +290,11 @@ def group_by_layer(agreement: Agreement) -> list[Layer]:
     return list(layers.items())
 
 
-def list_layers(layers: Sequence[Layer]) -> Table:
-    """Return the table of all layers; it has the columns "allowed" and "verdict" only if something differs."""
+def list_layers(layers: Sequence[Layer], is_judged: bool) -> Table:
+    """Return the table of all layers; with the columns "allowed" and "verdict" if something differs and is judged."""
     columns = ["layer", *MOMENTS.values()]
     rows: list[list[object]] = [[name, *map(format_difference, map(pairs.get, MOMENTS))] for name, pairs in layers]
-    if all(pair.same for _, pairs in layers for pair in pairs.values()):
+    if not is_judged or all(pair.same for _, pairs in layers for pair in pairs.values()):
         return Table(columns, rows, "Relative difference by layer")
     judged = [[*row, *judge_layer(list(pairs.values()))] for row, (_, pairs) in zip(rows, layers, strict=True)]
     return Table([*columns, "allowed", "verdict"], judged, "Relative difference by layer, in numbers")
