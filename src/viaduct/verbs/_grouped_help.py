@@ -24,7 +24,7 @@ class GroupedCommand(typer.core.TyperCommand):
         super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        set_placeholders(self)
+        set_placeholders(self)  # `viaduct launch --help` calls this method without `format_help`
         sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *self.headings)}
         for parameter in self.get_params(ctx):
             is_argument = parameter.param_type_name == "argument"

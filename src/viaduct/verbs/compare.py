@@ -37,7 +37,7 @@ def main(
     max_abs: Annotated[float | None, typer.Option(help="Largest accepted absolute error.")] = None,
     kld: Annotated[
         Literal["book", "floored"],
-        typer.Option(help="KL divergence. book: a zero on the right gives Inf; floored: always finite."),
+        typer.Option(help="KL divergence. book: as in the CANN documents, may be Inf; floored: always finite."),
     ] = "book",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the first divergence, its inputs, the likely cause, what to try.")
@@ -49,10 +49,12 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that contains other files.")] = False,
 ) -> None:
-    """Find the first operator where two dumps differ. Exit code 0: within thresholds, 1: they differ, 2: not compared.
+    """Find the first operator where two dumps differ.
 
     Thresholds depend on the data type. If --cosine, --euclid or --max-abs is given, only the given ones count. If both
     sides are runs and not both have a dump, their loss curves are compared.
+
+    Exit code 0: all tensors are good, flagged or new. 1: some are bad or could not be compared. 2: none was compared.
     """
     from viaduct.comparison.curves import has_curve
     from viaduct.comparison.output import check_output_folder

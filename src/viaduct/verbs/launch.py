@@ -107,7 +107,9 @@ Arguments = Annotated[
     ),
 ]
 RankTable = Annotated[Path | None, typer.Option(help="Rank table of the cluster.", metavar="FILE")]
-Rules = Annotated[Card | None, typer.Option(help="Rules that the rank table must follow.", show_default="by --target")]
+CardOption = Annotated[
+    Card | None, typer.Option(help="Card whose rules the rank table must follow.", show_default="by --target")
+]
 Nodes = Annotated[int, typer.Option(help="Number of machines.", min=1)]
 JobName = Annotated[str, typer.Option(help="JOB_ID, the same on all machines.")]
 
@@ -120,7 +122,7 @@ def start(
     server: Annotated[
         str | None, typer.Option(help="This machine's server in the table.", show_default="found by its addresses")
     ] = None,
-    card: Rules = None,
+    card: CardOption = None,
     nodes: Nodes = 1,
     ranks: Annotated[int | None, typer.Option(help="Ranks of each machine.", show_default=False, min=1)] = None,
     rdzv: Annotated[
@@ -183,7 +185,7 @@ def write_scripts(
         Kind | None, typer.Option(help="Devices that the scripts are for.", show_default="the command's --device")
     ] = None,
     ranktable: RankTable = None,
-    card: Rules = None,
+    card: CardOption = None,
     nodes: Nodes = 1,
     ranks: Annotated[int | None, typer.Option(help="Ranks of each machine.", show_default="8", min=1)] = None,
     port: Annotated[int, typer.Option(help="With --ranktable: rendezvous port on its first server.")] = DEFAULT_PORT,

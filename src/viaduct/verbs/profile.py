@@ -115,7 +115,8 @@ def compare(
 ) -> None:
     """Compare two profiles: phases, operators and kernels that became slower or faster.
 
-    The exit code is 1 if the iterations differ by more than the noise of their steps, 2 if too few steps were timed.
+    Exit code 0: neither the iteration nor a phase differs by more than the noise of the steps. 1: one of them does.
+    2: too few steps were timed, or nothing can be compared.
     """
     from viaduct.profiling.compare import compare_profiles
     from viaduct.profiling.compare_text import format_difference
@@ -194,13 +195,13 @@ def profile_recipe(
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
 
     outputs.remove_profile(out)
-    order = RecipeJob(loaded, out, plan, device, data, changes, get_command_line())
-    profile = train_profiled_steps(order, ranks)
+    job = RecipeJob(loaded, out, plan, device, data, changes, get_command_line())
+    profile = train_profiled_steps(job, ranks)
     profile = write_and_print(profile, out, read_events(out), json)
     if apply:
         from viaduct.training.profile_apply import apply_advice
 
-        applied = apply_advice(profile.advice, order, ranks, report_line=print_note)
+        applied = apply_advice(profile.advice, job, ranks, report_line=print_note)
         text = (
             applied.describe() if applied else "--apply: the recipe can follow none of the advice; nothing was tried."
         )

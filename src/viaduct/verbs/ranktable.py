@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from viaduct.cluster import convert as forms
+from viaduct.cluster import convert as conversion
 from viaduct.cluster import generate
 from viaduct.cluster.device_ips import AUTO
 from viaduct.cluster.draft import Template
@@ -38,7 +38,7 @@ DeviceIps = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="stdout")]
-FORMS: dict[str, Template] = {"1": 1, "2": 2}
+TEMPLATES: dict[str, Template] = {"1": 1, "2": 2}
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
@@ -57,7 +57,9 @@ def make(
 ) -> None:
     """Write a rank table for these servers. A table with errors is not written."""
     names, numbers = generate.parse_servers(servers), generate.parse_devices(devices)
-    text = generate.make_table(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
+    text = generate.make_table(
+        names, numbers, device_ips or [], card=card, present=present, template=TEMPLATES[template]
+    )
     write_or_print(text, out, force, f"{format_size(len(numbers) * len(names), len(names))}, template {template}")
     for warning in generate.list_warnings(text, card):
         print_note(f"Note: {warning}.")
@@ -105,15 +107,15 @@ def convert(
     force: Force = False,
 ) -> None:
     """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
-    table = forms.read_table_or_hostfile(file, device_ips or [], card, needs_addresses=to != "hostfile")
+    table = conversion.read_table_or_hostfile(file, device_ips or [], card, needs_addresses=to != "hostfile")
     print_warnings(table, except_rule="ranks-consecutive" if renumber else "")
-    table = forms.renumber(table) if renumber else table
+    table = conversion.renumber(table) if renumber else table
     if to == "hostfile":
-        text = forms.render_hostfile(table)
-        for sentence in forms.describe_lost_devices(table):
+        text = conversion.render_hostfile(table)
+        for sentence in conversion.describe_lost_devices(table):
             print_note(f"Note: {sentence}.")
     else:
-        text = forms.render_template(table, FORMS[to], card)
+        text = conversion.render_template(table, TEMPLATES[to], card)
         if table.path is None:  # a table made from a hostfile has no warnings yet
             for warning in generate.list_warnings(text, card):
                 print_note(f"Note: {warning}.")
