@@ -53,6 +53,14 @@ def test_thresholds_are_called_measured_only_with_a_run_that_measured_them(tmp_p
     assert compare(migrated, original, perturbed)[1].options.threshold_source.startswith("measured: 16 times")
 
 
+def test_an_unsure_agreement_has_the_tolerances_without_a_perturbed_run(tmp_path: Path) -> None:
+    original, migrated = write_record(tmp_path / "cuda"), write_record(tmp_path / "npu", 3e-7)
+    agreement, drift = compare(migrated, original, write_record(tmp_path / "shaken", 0.1))
+    assert agreement.verdict == "unsure"
+    assert drift.options.threshold_source.startswith("not measured")
+    assert set(results(drift).values()) == {"good"}  # less than four units in the last place
+
+
 def test_equal_runs_have_good_rows_only(tmp_path: Path) -> None:
     agreement, drift = compare(write_record(tmp_path / "npu"), write_record(tmp_path / "cuda"))
     assert agreement.verdict == "same"

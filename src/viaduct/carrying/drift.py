@@ -21,6 +21,7 @@ from viaduct.carrying.agreement import (
     PairKey,
     ValuePair,
     name_loss,
+    set_tolerances,
 )
 from viaduct.comparison.drift import ChooseThresholds, Drift, Options, compare_pairs
 from viaduct.comparison.readers import rehearsal
@@ -35,7 +36,7 @@ MEASURED = (
     f"{EXTRA_UNITS:g} units in the last place"
 )
 NOT_MEASURED = (
-    f"not measured, since no run with moved weights was compared: at most {EXTRA_UNITS:g} units in the last place for "
+    f"not measured, since no run with moved weights can be used: at most {EXTRA_UNITS:g} units in the last place for "
     f"losses, gradients and weights, {DEFAULT_MODULE_THRESHOLD:g} for inputs and outputs of modules"
 )
 AMPLIFIED = (
@@ -60,8 +61,11 @@ def compare_tensors(
 ) -> Drift:
     """Compare losses, gradients and weights with the agreement's tolerances, and inputs and outputs of modules.
 
-    The threshold of a module is measured by the perturbed run, if there is one.
+    The threshold of a module is measured by the perturbed run, if there is one. An unsure agreement has no tolerances,
+    and a perturbed run that is far off measures none: then the tolerances are those without a perturbed run.
     """
+    if agreement.verdict == "unsure":
+        perturbed, agreement = None, replace(agreement, pairs=set_tolerances(agreement.pairs, []))
     noise = measure_noise(perturbed, original) if perturbed is not None else {}
     source = MEASURED if perturbed is not None else NOT_MEASURED
     drift = compare_records(migrated, original, make_threshold_function(agreement, noise), source)
