@@ -93,6 +93,20 @@ def test_choices_are_reported_recorded_and_the_same_after_a_resume(
     assert json.loads((tmp_path / "parts" / "summary.json").read_text())["tuning"] == recorded
 
 
+def test_choices_that_a_resumed_run_cannot_use_are_not_called_used(
+    tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path / "run", bank, steps=4)
+    record = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    record["tuning"]["choices"]["conv2d of another network"] = {"layout": "contiguous"}
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(record))
+    train(tmp_path / "run", None, steps=8)
+    output = capfd.readouterr().err
+    assert "Tuned as when the run was begun" not in output
+    assert "Tuned with 2 choices: 1 module, optimizer loop. 1 of the 3 choices" in output
+    assert "are not used: they fit no operator of this session." in output
+
+
 def test_a_run_that_was_begun_without_a_bank_keeps_its_bits(
     tmp_path: Path, bank: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

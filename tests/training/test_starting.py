@@ -12,7 +12,7 @@ import pytest
 from training.tiny_runs import change_part, make_images, make_split
 from training.tiny_sessions import TINY, count_steps, read_stderr, run_recipe
 from viaduct.errors import BadRun, Diverged
-from viaduct.recipes import Checkpoint, Evaluation, Log
+from viaduct.recipes import Checkpoint, Ema, Evaluation, Log
 from viaduct.training.rundir import RunDir
 
 
@@ -56,6 +56,15 @@ def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.C
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
     with pytest.raises(BadRun, match="holds a run already"):
         run_recipe(run, resume="never")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "ema.safetensors", "report.html"])
+def test_a_removed_file_of_a_finished_run_is_written_again(run: RunDir, name: str) -> None:
+    recipe = replace(TINY, ema=Ema(0.9))
+    run_recipe(run, recipe)
+    (run.path / name).unlink()
+    assert run_recipe(run, recipe) == "finished"
+    assert (run.path / name).is_file()
 
 
 @pytest.mark.parametrize(

@@ -512,7 +512,7 @@ class Recipe(Part):
     # off.
     cutmix: NotNegative = 0.0
     epochs: Positive = 1
-    steps: Count = 0  # total number of optimizer steps; 0: the number of `epochs`
+    steps: Count = 0  # total number of optimizer steps; 0: as many as `epochs` have
     ema: Ema | None = None
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)

@@ -75,8 +75,11 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
         )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
-    note = f" {unused} of the choices that it was begun with fit no operator now." if unused else ""
-    return f"Tuned as when the run was begun, {applied.describe()}.{note}"
+    if not unused:
+        return f"Tuned as when the run was begun, {applied.describe()}."
+    reason = find_module_obstacle(training) or "they fit no operator of this session"
+    rest = f"{unused} of the {len(choices)} choices that the run was begun with are not used: {reason}"
+    return f"Tuned with {applied.describe()}. {rest}."
 
 
 def read_banks(training: Training, location: Location) -> BankContents:

@@ -53,7 +53,8 @@ def refuse_or_find_finished(request: TrainingRequest) -> bool:
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.read_summary()
-    is_complete = run.model.is_file() and run.report.is_file()  # a removed file is written again
+    averages = [run.path / checkpoint.EMA_FILE] if request.loaded.recipe.ema else []
+    is_complete = all(path.is_file() for path in (run.model, run.report, *averages))  # a removed file is written again
     return summary is not None and is_complete and is_long_enough(summary, request.loaded.recipe)
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -119,15 +119,12 @@ class RecipeStep:
             self.calls, training.optimizer, request["choices"], key, uses_own_kernels=has_own_kernels
         )
 
-        def make_step(with_choices: bool) -> Any:
-            def run() -> None:
-                applied.switch(with_choices)
-                self.take_step()
-
-            return run
+        def take_step(with_choices: bool) -> None:
+            applied.switch(with_choices)
+            self.take_step()
 
         clock = Clock(training.device, training.torch_device.type)
-        works = {"without": make_step(with_choices=False), "with": make_step(with_choices=True)}
+        works = {"without": partial(take_step, False), "with": partial(take_step, True)}
         try:
             times = take_turns_until_significant(
                 works, clock, ("with", "without"), MIN_VERDICT_TURNS, MAX_VERDICT_TURNS, float(request["seconds"])
