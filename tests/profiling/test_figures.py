@@ -165,15 +165,6 @@ def test_times_and_names_are_short() -> None:
     assert show_names(["a"]) == "a"
 
 
-def test_lines_of_an_optimizers_step_are_known_by_its_operators() -> None:
-    rows = [
-        Operator("aten::_foreach_add_", 1, 1.0, 1.0, phase="update", location="train.py:9"),
-        Operator("aten::mm", 1, 1.0, 1.0, phase="update", location="train.py:10"),
-        Operator("aten::add_", 1, 1.0, 1.0, phase="forward", location="train.py:11"),
-    ]
-    assert make_figures(operators=rows).optimizer_locations == {"train.py:9"}
-
-
 def test_the_profile_of_a_device_returns_before_its_kernels_have_run() -> None:
     profile: Profile = make_profile(device="npu")
     assert Figures(profile).on_accelerator

@@ -1,4 +1,4 @@
-"""Figures that advice is based on, computed from a profile, and the thresholds that several rules of advice share.
+"""Figures of a profile that the rules of advice use, and the thresholds that several rules share.
 
 figures = Figures(profile, microbenchmarks)
 figures.share_of_step(figures.loader_waits[0])      0.61
@@ -24,15 +24,9 @@ WORTHWHILE_SHARE = 0.05
 NOTABLE_SHARE = 0.10
 """Least share of an iteration at which idle time and some other figures are reported, as in the Ascend advisor."""
 
-CALLED_EVERY_STEP = 0.9
-"""Least number of calls per recorded step of an operator that counts as called in every step."""
-
-LOW_PRECISION = ("bfloat16", "float16")
-
 # Patterns of operators' names in lower case.
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
-_UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
 _CORE = re.compile(r"cpu \d+ %$")  # the load of a core among the figures of a record.Sample
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -76,7 +70,7 @@ class Microbenchmarks(Protocol):
 
 
 class Figures:
-    """Figures of a profile that several rules use; times are taken from regular steps, unless stated otherwise.
+    """Figures of a profile; times are taken from regular steps, unless stated otherwise.
 
     A regular step directly follows another one, without an interruption.
     """
@@ -228,12 +222,6 @@ class Figures:
             with suppress(TypeError, ValueError):  # a cell that is no number
                 numbers.append(float(row[position]))
         return numbers
-
-    @cached_property
-    def optimizer_locations(self) -> frozenset[str]:
-        """Lines of the script that call an optimizer's step, inside which torch chooses the operators."""
-        rows = (row for row in self.operators if row.phase == "update" and row.location)
-        return frozenset(row.location for row in rows if _UPDATES.search(row.name.lower()))
 
     @cached_property
     def heavy_operators(self) -> list[Operator]:

@@ -24,6 +24,18 @@ def test_a_gradient_scaler_that_looks_for_overflow_is_no_fault() -> None:
     assert find(make_profile(operators=[step, read_value(location="train.py:51")])) is None
 
 
+def test_lines_of_an_optimizers_step_are_known_by_its_operators() -> None:
+    rows = [
+        Operator("aten::_foreach_add_", 1, 1.0, 1.0, phase="update", location="train.py:9"),
+        Operator("aten::mm", 1, 1.0, 1.0, phase="update", location="train.py:10"),
+        Operator("aten::add_", 1, 1.0, 1.0, phase="forward", location="train.py:11"),
+    ]
+    reads = [read_value(location=row.location) for row in rows]
+    advice = find(make_profile(operators=[*rows, *reads]))
+    assert advice is not None
+    assert sorted(advice.locations) == ["train.py:10", "train.py:11"]
+
+
 def test_values_that_a_loader_reads_are_no_fault() -> None:
     assert find(make_profile(operators=[read_value(calls=64, phase="data")])) is None
 

@@ -8,7 +8,6 @@ measured peak rates of the device in both dtypes, or it is unknown.
 from __future__ import annotations
 
 from viaduct.profiling.figures import (
-    LOW_PRECISION,
     WORTHWHILE_SHARE,
     Figures,
     find_float_dtype,
@@ -23,6 +22,7 @@ from viaduct.profiling.figures import (
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
+LOW_PRECISION = ("bfloat16", "float16")
 MOSTLY = 0.5  # least share of heavy operators in low precision, by calls or by arithmetic, in a low-precision network
 
 

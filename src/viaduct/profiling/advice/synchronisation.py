@@ -8,14 +8,18 @@ long enough meanwhile. A CPU has no queue to wait for: there the advice is a rem
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from math import prod
 
-from viaduct.profiling.figures import CALLED_EVERY_STEP, Figures, parse_shapes, show_names, show_time
+from viaduct.profiling.figures import Figures, list_locations, parse_shapes, show_names, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.9  # from 0 to 1; of two equal gains, the more certain one is listed first
+EVERY_STEP = 0.9  # least number of calls per recorded step of a line that counts as waiting in every step
 COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")
+UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
+"""Names of operators that change parameters."""
 
 
 @dataclass
@@ -69,8 +73,10 @@ def suggest_changes(lines: list[Line]) -> str:
 def collect_lines(figures: Figures) -> list[Line]:
     """Return the lines that synchronise in every step, most expensive first."""
     lines: dict[str, Line] = {}
+    updates = [row for row in figures.operators if row.phase == "update" and UPDATES.search(row.name.lower())]
+    optimizer_lines = list_locations(updates)  # inside optimizer.step(), torch chooses the operators
     for row in figures.operators:
-        if row.synchronises and row.phase != "data" and row.location not in figures.optimizer_locations:
+        if row.synchronises and row.phase != "data" and row.location not in optimizer_lines:
             line = lines.setdefault(row.location, Line(row.location))
             # The maximum, not the sum: aten::item calls aten::_local_scalar_dense, but there is only one wait.
             line.calls = max(line.calls, row.calls)
@@ -81,7 +87,7 @@ def collect_lines(figures: Figures) -> list[Line]:
     waiting = [
         line
         for line in lines.values()
-        if line.calls >= CALLED_EVERY_STEP
+        if line.calls >= EVERY_STEP
         and (not line.is_copy or figures.is_worthwhile(estimate_gain(figures, line.time_us) or 0.0))
     ]
     return sorted(waiting, key=lambda line: -line.time_us)
