@@ -76,6 +76,9 @@ def everything(place: str, number: int) -> dict[str, Any]:
         value = own + 1
         dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
         answer[op] = value.tolist()
+    several = [own + 1, own + 3]
+    dist.all_reduce_coalesced(several, op=dist.ReduceOp.AVG)
+    answer["AVG of several"] = [value.tolist() for value in several]
     listed = [torch.zeros(2, device=place) for _ in range(2)]
     dist.all_gather(listed, own)
     answer["all_gather"] = [part.tolist() for part in listed]
@@ -133,6 +136,7 @@ def test_every_collective_does_what_its_name_says(tmp_path: Path) -> None:
         assert zero["SUM"] == [3, 3]
         assert zero["MAX"] == [2, 2]
         assert zero["AVG"] == [1.5, 1.5]
+        assert zero["AVG of several"] == rank1["AVG of several"] == [[1.5, 1.5], [3.5, 3.5]]
         assert rank1["all_gather"] == [[0, 0], [1, 1]]
         assert rank1["all_gather_into_tensor"] == [0, 0, 1, 1]
         assert (zero["reduce_scatter_tensor"], rank1["reduce_scatter_tensor"]) == ([0, 2], [4, 6])

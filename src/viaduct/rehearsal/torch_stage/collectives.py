@@ -71,14 +71,13 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
-        if not hasattr(opts, "reduceOp"):  # None, or a ReduceOp as for torch's own groups
-            opts, op = c10d.AllreduceOptions(), opts
-            opts.reduceOp = dist.ReduceOp.SUM if op is None else op
+        op = getattr(opts, "reduceOp", opts)  # `opts` may also be None, or a ReduceOp as for torch's own groups
+        options = c10d.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.SUM if op is None or op == dist.ReduceOp.AVG else op
+        options.timeout = getattr(opts, "timeout", options.timeout)
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-        if opts.reduceOp != dist.ReduceOp.AVG:
-            return self._run("allreduce", tensors, tensors, opts)
-        opts.reduceOp = dist.ReduceOp.SUM
-        return self._reduce_to_mean("allreduce", tensors, tensors, opts)
+        run = self._reduce_to_mean if op == dist.ReduceOp.AVG else self._run
+        return run("allreduce", tensors, tensors, options)
 
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
         """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
@@ -89,11 +88,8 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce several tensors, one after the other."""
-        options = c10d.AllreduceOptions()
-        if opts is not None:
-            options.reduceOp = opts.reduceOp
         for tensor in tensors:
-            self.allreduce([tensor], options).wait()
+            self.allreduce([tensor], opts).wait()
         return _completed_work(tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
