@@ -36,6 +36,11 @@ def migrate_source(
     return result
 
 
+def migrate_text(source: str, rule: str = "", **options: Any) -> str:
+    """Return the text of one file after its migration by one rule, or by all."""
+    return migrate_source(dedent(source), rule, **options).after.decode()
+
+
 def check_rewrite(rule: str, before: str, after: str, **options: Any) -> FileResult:
     result = migrate_source(dedent(before), rule, **options)
     assert result.after.decode() == dedent(after), result.after.decode()

@@ -1,4 +1,4 @@
-"""Functions that make batches."""
+"""Functions that create batches."""
 
 from __future__ import annotations
 

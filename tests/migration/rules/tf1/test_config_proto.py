@@ -1,4 +1,4 @@
-"""Statements for a ConfigProto, and where they may stand."""
+"""Statements for a ConfigProto, and where they may be inserted."""
 
 from __future__ import annotations
 

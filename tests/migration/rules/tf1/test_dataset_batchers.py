@@ -1,4 +1,4 @@
-"""Batches of other functions than Dataset.batch."""
+"""Batches that functions other than Dataset.batch create."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from migration.checking import check_noop, check_says, migrate_source
-
-
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
-
+from migration.checking import check_noop, check_says, migrate_source, migrate_text
 
 HEAD = "import tensorflow as tf\n"
 
@@ -76,7 +69,7 @@ def test_a_shard_by_an_input_context_becomes_one_by_rank() -> None:
 def test_conditions_on_the_input_context_test_the_number_of_ranks(before: str, later: str, rank: str) -> None:
     head = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    "
     source = head + before.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
-    text = after(source, "dataset_shard", distributed=True, rank=rank)
+    text = migrate_text(source, "dataset_shard", distributed=True, rank=rank)
     wanted = later.replace("NEW", "ds.shard(SIZE, get_rank_id())").replace("SIZE", "get_rank_size()")
     if rank == "env":
         wanted = wanted.replace("get_rank_size()", 'int(os.getenv("RANK_SIZE", "1"))')
@@ -103,7 +96,7 @@ def test_a_condition_with_other_tests_needs_manual_review(condition: str) -> Non
 
 def test_ranks_from_the_environment_when_requested() -> None:
     source = HEAD + "def f(c):\n    return tf.data.Dataset.range(9).shard(c.num_input_pipelines, c.input_pipeline_id)\n"
-    text = after(source, "dataset_shard", distributed=True, rank="env")
+    text = migrate_text(source, "dataset_shard", distributed=True, rank="env")
     assert '.shard(int(os.getenv("RANK_SIZE", "1")), int(os.getenv("RANK_ID", "0")))' in text
 
 
@@ -123,7 +116,7 @@ def test_a_shard_of_unknown_origin_needs_manual_review() -> None:
 )
 def test_shards_by_a_cluster_become_ones_by_rank(given: str) -> None:
     head = "import json, os\ncluster = json.loads(os.environ['TF_CONFIG'])\ncluster_task = cluster['task']['index']\n"
-    text = after(
+    text = migrate_text(
         HEAD + head + f"def f():\n    return tf.data.Dataset.range(9).shard({given})\n", "D5", distributed=True
     )
     assert "get_rank_size(), " in text

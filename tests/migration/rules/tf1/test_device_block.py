@@ -7,7 +7,7 @@ from migration.checking import check_noop, check_says, migrate_source
 HEAD = "import tensorflow as tf\n"
 
 
-def body(source: str, rule: str, **options: object) -> str:
+def migrate_body(source: str, rule: str, **options: object) -> str:
     return migrate_source(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
 
 
@@ -59,12 +59,12 @@ def test_a_device_that_is_not_a_text_of_a_gpu_needs_manual_review(device: str) -
     ],
 )
 def test_a_gpu_in_a_composed_text_is_recognised(before: str, device: str) -> None:
-    assert body(f"{before}with tf.device({device}):\n    x = 1\n", "device_block") == f"{before}x = 1\n"
+    assert migrate_body(f"{before}with tf.device({device}):\n    x = 1\n", "device_block") == f"{before}x = 1\n"
 
 
 def test_a_loop_over_literal_devices_is_followed() -> None:
     before = "for d in ['/gpu:0', '/gpu:1']:\n    with tf.device(d):\n        x = 1\n"
-    assert body(before, "device_block") == "for d in ['/gpu:0', '/gpu:1']:\n    x = 1\n"
+    assert migrate_body(before, "device_block") == "for d in ['/gpu:0', '/gpu:1']:\n    x = 1\n"
 
 
 @pytest.mark.parametrize("outer", ["tf.device('/cpu:0')", "tf.Graph().as_default(), tf.device('/cpu:0')"])
@@ -103,11 +103,11 @@ def test_a_gpu_block_within_a_cpu_block_needs_manual_review_too(outer: str) -> N
     ],
 )
 def test_blocks_for_a_gpu_are_unwrapped(before: str, after: str) -> None:
-    assert body(before, "device_block") == after
+    assert migrate_body(before, "device_block") == after
 
 
 def test_the_block_may_name_the_cpu_instead() -> None:
-    assert body("with tf.device('/gpu:0'):\n    x = 1\n", "device_block", device="cpu") == (
+    assert migrate_body("with tf.device('/gpu:0'):\n    x = 1\n", "device_block", device="cpu") == (
         "with tf.device('/cpu:0'):\n    x = 1\n"
     )
 

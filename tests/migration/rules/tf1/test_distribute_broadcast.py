@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from migration.checking import check_noop, check_says, migrate_source
+from migration.checking import check_noop, check_says, migrate_source, migrate_text
 
 HEAD = "import tensorflow as tf\n"
-
-
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 MODEL = (
@@ -60,7 +54,7 @@ def test_sessions_that_do_not_train_or_broadcast_already_stay(source: str) -> No
 )
 def test_a_session_with_its_own_graph_gets_the_broadcast_in_that_graph(opened: str) -> None:
     source = HEAD + f"opt.minimize(l)\n{opened}s.run(tf.global_variables_initializer())\n"
-    text = after(source, "distribute_broadcast", distributed=True)
+    text = migrate_text(source, "distribute_broadcast", distributed=True)
     op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
     assert text.endswith(f"with s.graph.as_default():\n    bcast_op = {op}\ns.run(bcast_op)\n")
 
@@ -95,7 +89,7 @@ def test_a_run_after_which_nothing_can_be_inserted_needs_review(run: str) -> Non
     ],
 )
 def test_the_optimizer_may_be_in_another_file(folder: str, imported: str, before: str, later: str) -> None:
-    text = after(
+    text = migrate_text(
         f"{HEAD}{imported}\n{before}",
         "distribute_broadcast",
         path=f"{folder}train.py",
@@ -113,7 +107,7 @@ def test_a_file_without_tensorflow_may_connect_model_and_session() -> None:
         "app/model.py": MODEL,
         "app/main.py": "from . import util\nfrom .model import build\nbuild(util.opened())\n",
     }
-    text = after(helper, "distribute_broadcast", path="app/util.py", others=others, distributed=True)
+    text = migrate_text(helper, "distribute_broadcast", path="app/util.py", others=others, distributed=True)
     assert "    sess.run(bcast_op)\n    return sess\n" in text
 
 
@@ -139,7 +133,7 @@ def test_sessions_of_other_programs_stay(path: str, source: str) -> None:
 
 def test_a_canned_estimator_gets_the_hook_and_an_npu_estimator_does_not() -> None:
     head = HEAD + "def f():\n    e = tf.estimator.DNNClassifier([8], columns)\n"
-    text = after(head + "    e.train(fn, steps=2)\n", "distribute_broadcast", distributed=True)
+    text = migrate_text(head + "    e.train(fn, steps=2)\n", "distribute_broadcast", distributed=True)
     assert "e.train(fn, steps=2, hooks=[NPUBroadcastGlobalVariablesHook(0, get_rank_id())])" in text
     check_noop("distribute_broadcast", HEAD + "e = tf.estimator.Estimator(f)\ne.train(fn)\n", distributed=True)
 
@@ -183,5 +177,7 @@ def test_a_function_that_evaluates_does_not_broadcast(fetch: str) -> None:
     ],
 )
 def test_a_monitored_session_gets_the_hook(before: str, later: str) -> None:
-    text = after(HEAD + f"def train():\n    opt.minimize(l)\n    return tf.train.{before}\n", "V4", distributed=True)
+    text = migrate_text(
+        HEAD + f"def train():\n    opt.minimize(l)\n    return tf.train.{before}\n", "V4", distributed=True
+    )
     assert later.replace("HOOK", "NPUBroadcastGlobalVariablesHook(0, get_rank_id())") in text

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from migration.checking import check_noop, check_says, migrate_source
+from migration.checking import check_noop, check_says, migrate_text
 
 NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
 
@@ -35,10 +33,6 @@ def test_gradients_of_other_variables_than_the_updated_ones_need_review() -> Non
     check_says("distribute_gradients", source, "manual", "training loss", distributed=True)
 
 
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
-
-
 BERT = """\
 import tensorflow as tf
 def create_optimizer(loss, init_lr):
@@ -53,16 +47,18 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
 
 
 def test_clipped_gradients_are_averaged_by_the_wrapped_optimizer() -> None:
-    text = after(BERT, distributed=True)
+    text = migrate_text(BERT, distributed=True)
     assert "  optimizer = NPUDistributedOptimizer(optimizer)\n" in text
     assert "  grads = [grad for grad, _ in optimizer.compute_gradients(loss, tvars)]\n  (grads, _) = tf.clip" in text
 
 
 def test_known_keywords_are_kept_and_others_lead_to_npu_allreduce() -> None:
     head = HEAD + NPU + "v = tf.trainable_variables()\no = NPUDistributedOptimizer(x)\n"
-    text = after(head + "g = tf.gradients(l, v, grad_ys=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True)
+    text = migrate_text(
+        head + "g = tf.gradients(l, v, grad_ys=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True
+    )
     assert "g = [grad for grad, _ in o.compute_gradients(l, v, grad_loss=s)]" in text
-    text = after(
+    text = migrate_text(
         head + "g = tf.gradients(l, v, stop_gradients=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True
     )
     assert "g = npu_allreduce(tf.gradients(l, v, stop_gradients=s))" in text
@@ -70,4 +66,4 @@ def test_known_keywords_are_kept_and_others_lead_to_npu_allreduce() -> None:
 
 def test_an_optimizer_created_later_leads_to_npu_allreduce() -> None:
     source = HEAD + "v = tf.trainable_variables()\ng = tf.gradients(l, v)\no = make()\no.apply_gradients(zip(g, v))\n"
-    assert "g = npu_allreduce(tf.gradients(l, v))" in after(source, "V3", distributed=True)
+    assert "g = npu_allreduce(tf.gradients(l, v))" in migrate_text(source, "V3", distributed=True)

@@ -4,18 +4,14 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrate_source
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source, migrate_text
 
 HEAD = "import tensorflow as tf\n"
 NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
 
 
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
-
-
 def wrap_optimizer(source: str, **options: object) -> str:
-    return after(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
+    return migrate_text(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
 
 
 OPTIMIZER = "distribute_optimizer"
@@ -204,5 +200,5 @@ def test_what_is_wrapped_needs_no_manual_review(source: str) -> None:
 
 
 def test_nothing_is_wrapped_on_one_device() -> None:
-    text = after(HEAD + "opt = tf.train.AdamOptimizer(1)\ntrain = opt.minimize(loss)\n")
+    text = migrate_text(HEAD + "opt = tf.train.AdamOptimizer(1)\ntrain = opt.minimize(loss)\n")
     assert "NPUDistributedOptimizer" not in text

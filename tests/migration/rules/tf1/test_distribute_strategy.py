@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says, migrate_source
+from migration.checking import check_noop, check_rewrite, check_says, migrate_text
 
 HEAD = "import tensorflow as tf\n"
 
@@ -71,12 +69,8 @@ def test_a_helper_that_chooses_the_strategy_is_only_reported(distributed: bool) 
     assert len(result.findings) == 3
 
 
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
-
-
 def test_with_distributed_it_becomes_npu_strategy() -> None:
-    text = after(HEAD + "s = tf.distribute.MirroredStrategy()\nwith s.scope():\n    run()\n", distributed=True)
+    text = migrate_text(HEAD + "s = tf.distribute.MirroredStrategy()\nwith s.scope():\n    run()\n", distributed=True)
     assert "s = npu_strategy.NPUStrategy()\nwith s.scope():" in text
     assert "from npu_bridge.estimator.npu import npu_strategy\n" in text
 
@@ -84,6 +78,6 @@ def test_with_distributed_it_becomes_npu_strategy() -> None:
 def test_a_strategy_that_became_unused_is_none() -> None:
     source = HEAD + "s = tf.distribute.MirroredStrategy()\nc = tf.estimator.RunConfig(train_distribute=s)\n"
     for distributed in (False, True):
-        text = after(source, distributed=distributed)
+        text = migrate_text(source, distributed=distributed)
         assert "s = None\n" in text
         assert "c = NPURunConfig()" in text

@@ -1,4 +1,4 @@
-"""--reduction sum: gradients are added up where they are computed in sight, and what averages all the same is named."""
+"""`--reduction sum`: gradients are summed where the code shows their optimizer; others are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUM = '[(g if g is None else hccl_ops.allreduce(g, "sum"), v) for g, v in {}]'
 
 
 def migrate_all(source: str, **options: object) -> tuple[str, list[str]]:
-    """The text after all rules, and what still averages."""
+    """Return the text after all rules, and the findings about optimizers that still average."""
     result = migrate_source(source, distributed=True, **options)
     averages = [finding.message for finding in result.findings if "averages gradients" in finding.message]
     return result.after.decode(), averages

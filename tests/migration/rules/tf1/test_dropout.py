@@ -7,7 +7,7 @@ from migration.checking import check_noop, check_says, migrate_source
 HEAD = "import tensorflow as tf\n"
 
 
-def body(source: str, rule: str, **options: object) -> str:
+def migrate_body(source: str, rule: str, **options: object) -> str:
     return migrate_source(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
 
 
@@ -30,7 +30,7 @@ def body(source: str, rule: str, **options: object) -> str:
     ],
 )
 def test_dropout_is_replaced_with_the_same_keep_prob(before: str, after: str) -> None:
-    text = body(f"y = {before}\n", "dropout")
+    text = migrate_body(f"y = {before}\n", "dropout")
     assert text == f"from npu_bridge.estimator import npu_ops\ny = {after}\n"
 
 
@@ -54,6 +54,6 @@ def test_a_rate_beside_positional_arguments_needs_manual_review(call: str) -> No
 
 
 def test_a_name_in_use_gets_a_prefix() -> None:
-    text = body("npu_ops = 3\ny = tf.nn.dropout(x, 0.5)\n", "dropout")
+    text = migrate_body("npu_ops = 3\ny = tf.nn.dropout(x, 0.5)\n", "dropout")
     assert "import npu_ops as npu_npu_ops" in text
     assert "y = npu_npu_ops.dropout(x, 0.5)" in text

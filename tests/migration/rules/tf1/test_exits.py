@@ -1,4 +1,4 @@
-"""Exits of a block, and what is written before them."""
+"""Exits of a block, and lines that are inserted before them."""
 
 from __future__ import annotations
 

@@ -2,13 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_says, migrate_source
+from migration.checking import check_says, migrate_text
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
-
-
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(source, rule, **options).after.decode()
 
 
 @pytest.mark.parametrize(
@@ -29,7 +25,7 @@ def after(source: str, rule: str = "", **options: object) -> str:
     ],
 )
 def test_collectives_on_tensors_become_those_of_hccl(before: str, later: str) -> None:
-    text = after(HEAD + f"def f():\n    return {before}\n", "horovod_collectives", distributed=True)
+    text = migrate_text(HEAD + f"def f():\n    return {before}\n", "horovod_collectives", distributed=True)
     assert f"    return {later}\n" in text, text
 
 

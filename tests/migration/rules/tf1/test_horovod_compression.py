@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from migration.checking import migrate_source
+from migration.checking import migrate_source, migrate_text
 
 HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
-
-
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(source, rule, **options).after.decode()
 
 
 def test_an_unread_compression_is_removed_and_a_read_one_stays() -> None:
     choice = "c = hvd.Compression.fp16 if fp16 else hvd.Compression.none\n"
     source = HEAD + choice + "opt = hvd.DistributedOptimizer(opt, compression=c)\n"
-    assert after(source, distributed=True) == (
+    assert migrate_text(source, distributed=True) == (
         "import tensorflow as tf\n"
         "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
         "opt = NPUDistributedOptimizer(opt)\n"

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-from migration.checking import check_says, migrate_source
+from migration.checking import check_says, migrate_text
 
 HEAD = "import tensorflow as tf\n"
-
-
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
 
 
 MODEL = (
@@ -44,7 +38,7 @@ def test_a_class_may_keep_the_session_and_the_initialiser() -> None:
         "        self.sess = tf.Session()\n    def start(self):\n        self.sess.run(self.net.start_op)\n"
         "    def again(self):\n        self.sess.run(self.net.initialiser())\n"
     )
-    text = after(source, "distribute_broadcast", path="train.py", others={"model.py": MODEL}, distributed=True)
+    text = migrate_text(source, "distribute_broadcast", path="train.py", others={"model.py": MODEL}, distributed=True)
     scope = f"        with self.sess.graph.as_default():\n            {BROADCAST}\n        self.sess.run(bcast_op)\n"
     assert text.count(scope) == 2
 
@@ -86,6 +80,6 @@ def test_an_initialiser_that_is_not_followed_is_unresolved(source: str) -> None:
 )
 def test_a_broadcast_follows_the_initialiser(init: str, run: str) -> None:
     head = HEAD + "init = tf.group(tf.global_variables_initializer(), tf.tables_initializer())\nopt.minimize(l)\n"
-    text = after(head + f"with tf.Session() as sess:\n    {init}  # start\n    go()\n", "V4", distributed=True)
+    text = migrate_text(head + f"with tf.Session() as sess:\n    {init}  # start\n    go()\n", "V4", distributed=True)
     op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
     assert f"    {init}  # start\n    bcast_op = {op}\n    {run}\n    go()\n" in text

@@ -1,4 +1,4 @@
-"""Keras gets a session for the device, before its first layer, in the script that is started."""
+"""The session for Keras, set before its first layer in the started script."""
 
 from __future__ import annotations
 

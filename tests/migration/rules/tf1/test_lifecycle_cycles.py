@@ -1,4 +1,4 @@
-"""Communication is started again after each round of an Estimator."""
+"""Restarts of communication after the calls of an Estimator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Communication is started in the script that is started, before ranks are asked for, and ended."""
+"""Start and end of communication in the started script."""
 
 from __future__ import annotations
 

@@ -6,17 +6,13 @@ from textwrap import dedent
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrate_source
+from migration.checking import check_noop, check_says, migrate_text
 
 HEAD = "import tensorflow as tf\n"
 
 
-def after(source: str, rule: str = "", **options: object) -> str:
-    return migrate_source(dedent(source), rule, **options).after.decode()
-
-
 def wrap_optimizer(source: str, **options: object) -> str:
-    return after(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
+    return migrate_text(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
 
 
 OPTIMIZER = "distribute_optimizer"
@@ -33,7 +29,7 @@ def test_of_an_optimizer_within_another_the_inner_one_is_wrapped() -> None:
 def test_a_class_of_the_project_that_derives_from_an_optimizer() -> None:
     others = {"optim.py": HEAD + "class Lamb(tf.train.Optimizer):\n    pass\n"}
     source = "import tensorflow as tf\nimport optim\no = optim.Lamb(1)\no.apply_gradients(g)\n"
-    text = after(source, "distribute_optimizer", others=others, distributed=True)
+    text = migrate_text(source, "distribute_optimizer", others=others, distributed=True)
     assert "o = optim.Lamb(1)\no = NPUDistributedOptimizer(o)\n" in text
 
 

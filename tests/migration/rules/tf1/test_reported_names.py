@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 whose every use is reported in the same words."""
+"""Names of TensorFlow 1 whose uses are reported with a fixed message."""
 
 from __future__ import annotations
 

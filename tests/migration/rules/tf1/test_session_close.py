@@ -1,4 +1,4 @@
-"""Sessions that nobody closes are closed where their block ends; those with an owner are named."""
+"""Sessions that are left open: closed at the end of their block, or reported if something keeps them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_debug_wrapper_is_the_same_session() -> None:
 
 
 def test_a_session_is_configured_and_closed() -> None:
-    """N4 around S1, S9 behind: whole rules on one script."""
+    """A device block is removed, the session is configured, then closed."""
     before = """
         import tensorflow as tf
         def train():
@@ -166,7 +166,7 @@ class CountedSession:
 
 
 def draw_body(rng: random.Random, depth: int, loop: bool) -> list[str]:
-    """Some statements, each with its lines indented by what the generator chose for the whole function."""
+    """Return the lines of random statements, indented by tabs."""
     lines: list[str] = []
     for _ in range(rng.randint(1, 3)):
         lines += draw_statement(rng, depth, loop)

@@ -1,4 +1,4 @@
-"""Sessions get a config that carries NpuOptimizer, in every spelling; other people's sessions are left alone."""
+"""Sessions of TensorFlow, which get a config with NpuOptimizer, and sessions of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function that makes the config of sessions is edited once, whichever file its sessions are in."""
+"""Functions that return the config of sessions, which may be in other files."""
 
 from __future__ import annotations
 

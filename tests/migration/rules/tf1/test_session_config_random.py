@@ -16,7 +16,7 @@ from migration.checking import migrate_source
 
 
 class Proto(SimpleNamespace):
-    """A message: fields appear when they are asked for, `add` appends to a repeated one."""
+    """Protobuf message: a field is created when it is read; `add` appends to a repeated one."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""Configs of sessions: those that are ready, and how others are filled."""
+"""Configs of sessions with NpuOptimizer, and configs that get it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uses of a session that a script opened, and its keepers beyond its block."""
+"""Uses of a session, and objects that keep it after its block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA goes off; other settings that disturb the device are advice."""
+"""XLA and remapping are switched off; other settings that disturb the device get advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script within DataParallel, a shorter one, and what the rule data_parallel_ddp makes of such a script."""
+"""A script with DataParallel, a shorter one, and their migration by the rule data_parallel_ddp."""
 
 from __future__ import annotations
 

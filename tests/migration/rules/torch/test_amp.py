@@ -1,4 +1,4 @@
-"""Mixed precision in all its spellings."""
+"""Autocast of torch.cuda.amp."""
 
 from __future__ import annotations
 

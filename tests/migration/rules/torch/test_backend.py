@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrate_source
@@ -107,8 +109,8 @@ def test_options_of_the_command_line_are_edited_but_not_their_help() -> None:
         args = parser.parse_args()
         dist.init_process_group(backend=args.dist_backend)
         """
-    result = migrate_source(_text(before), "backend")
-    assert result.after.decode().replace("import torch_npu\n", "") == _text(after)
+    result = migrate_source(dedent(before), "backend")
+    assert result.after.decode().replace("import torch_npu\n", "") == dedent(after)
     assert {finding.status for finding in result.findings} == {"changed"}
 
 
@@ -122,12 +124,6 @@ def test_options_of_nccls_process_group_are_handled_by_target() -> None:
     source = "import torch.distributed as dist\noptions = dist.ProcessGroupNCCL.Options()\n"
     check_says("backend", source, "manual", "hccl_config")
     assert "dist.ProcessGroupCNCL.Options()" in migrate_source(source, "backend", to="mlu").after.decode()
-
-
-def _text(block: str) -> str:
-    from textwrap import dedent
-
-    return dedent(block)
 
 
 @pytest.mark.parametrize(

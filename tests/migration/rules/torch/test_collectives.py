@@ -1,6 +1,8 @@
-"""Backends as they reach a backend argument."""
+"""Strings that reach a backend argument."""
 
 from __future__ import annotations
+
+from textwrap import dedent
 
 import pytest
 
@@ -30,7 +32,7 @@ def test_the_backend_is_edited_where_its_string_is_written() -> None:
         dist.init_process_group(**settings)
         dist.init_process_group(other["dist"])
         """
-    result = migrate_source(_text(before), "backend")
+    result = migrate_source(dedent(before), "backend")
     after = result.after.decode()
     assert "nccl" not in after
     assert after.count("hccl") == 5
@@ -54,12 +56,6 @@ def test_a_backend_passed_to_another_file_is_edited() -> None:
         },
     )
     assert "setup(backend='hccl')" in result.after.decode()
-
-
-def _text(block: str) -> str:
-    from textwrap import dedent
-
-    return dedent(block)
 
 
 @pytest.mark.parametrize("holder", ["argparse.Namespace", "types.SimpleNamespace"])

@@ -1,4 +1,4 @@
-"""torch.cuda's names, under whatever name the file knows them."""
+"""Functions and classes of torch.cuda, also under an alias."""
 
 from __future__ import annotations
 

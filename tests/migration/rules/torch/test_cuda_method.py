@@ -1,4 +1,4 @@
-"""`.cuda()` of tensors and modules, and all that is called cuda but is something else."""
+"""`.cuda()` of tensors and modules, and other methods and attributes called cuda."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from migration.checking import check_noop, check_rewrite, check_says, migrate_so
 HELPER = "from accelerator_device import accelerator\n"
 
 
-def check(rule: str, before: str, after: str) -> None:
+def check_for_any_card(rule: str, before: str, after: str) -> None:
     check_rewrite(rule, f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")
 
 
@@ -134,7 +134,7 @@ def test_another_objects_method_stays(source: str) -> None:
     ],
 )
 def test_every_form_of_the_method_is_replaced(before: str, after: str) -> None:
-    check("cuda_method", before, after)
+    check_for_any_card("cuda_method", before, after)
 
 
 @pytest.mark.parametrize(

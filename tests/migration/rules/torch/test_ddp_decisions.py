@@ -1,4 +1,4 @@
-"""Decisions that could leave the ranks apart."""
+"""Branches that ranks could take differently."""
 
 from __future__ import annotations
 

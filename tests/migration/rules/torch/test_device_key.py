@@ -1,4 +1,4 @@
-"""Tables that are looked up by the kind of a device."""
+"""Dictionaries that are looked up by the type of a device."""
 
 from __future__ import annotations
 

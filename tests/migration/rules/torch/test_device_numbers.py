@@ -1,4 +1,4 @@
-"""Numbers of devices."""
+"""Expressions that are the number of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Double precision: silent on the CPU, told where a tensor is on the card or may be."""
+"""Double precision: reported for tensors that are or may be on the card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Rows(Dataset):
 """
 
 
-def risks(text: str, **options: object) -> list[tuple[int, str]]:
+def list_risks(text: str, **options: object) -> list[tuple[int, str]]:
     found = migrate_source(HEAD + text, "torch.double", **options).findings
     return [(finding.line - 1, finding.risk) for finding in found]
 
@@ -59,19 +59,19 @@ def test_double_precision_on_the_cpu_is_not_reported(text: str) -> None:
 )
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
 def test_double_precision_on_the_card_is_reported_once(text: str, to: str) -> None:
-    assert risks(text, to=to) == [(1, "medium")]
+    assert list_risks(text, to=to) == [(1, "medium")]
 
 
 @pytest.mark.parametrize(
     "line", ["x = x.double()", "y = x.softmax(1).to(torch.double) * 2", "y = torch.bincount(x).reshape(2, 2).double()"]
 )
 def test_a_tensor_at_an_unknown_location_is_reported_at_low_risk(line: str) -> None:
-    assert risks(f"def f(x):\n    {line}\n    return x\n") == [(2, "low")]
+    assert list_risks(f"def f(x):\n    {line}\n    return x\n") == [(2, "low")]
 
 
 def test_a_variable_is_followed_to_its_move() -> None:
     text = "def f(x, device):\n    x = x.to(device)\n    return x.double()\n"
-    assert risks(text) == [(3, "medium")]
+    assert list_risks(text) == [(3, "medium")]
 
 
 def test_an_attribute_is_followed_to_its_assignment() -> None:
@@ -79,7 +79,7 @@ def test_an_attribute_is_followed_to_its_assignment() -> None:
         "class Sums:\n    def __init__(self, device):\n        self.total = torch.zeros(3, device=device)\n"
         "    def mean(self):\n        return self.total.double()\n"
     )
-    assert risks(text) == [(5, "medium")]
+    assert list_risks(text) == [(5, "medium")]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Options of the Hugging Face libraries that load a package for NVIDIA cards without an import of it."""
+"""Options of Hugging Face's libraries that load a package for NVIDIA cards."""
 
 from __future__ import annotations
 

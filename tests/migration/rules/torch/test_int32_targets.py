@@ -1,4 +1,4 @@
-"""Class numbers as int32: advice, and done when asked for."""
+"""Class indices as int32: advised, and with an option cast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""x.is_cuda, unless it is somebody's own."""
+"""x.is_cuda of tensors, and fields of the project with that name."""
 
 from __future__ import annotations
 

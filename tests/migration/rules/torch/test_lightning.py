@@ -1,4 +1,4 @@
-"""Trainers of Lightning choose their device themselves, and know neither card."""
+"""Trainers of Lightning, which has no accelerator for the cards."""
 
 from __future__ import annotations
 

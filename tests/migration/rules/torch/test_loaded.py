@@ -1,4 +1,4 @@
-"""Destination of what torch.load and torch.jit.load read."""
+"""Device on which the content of torch.load and torch.jit.load is used."""
 
 from __future__ import annotations
 

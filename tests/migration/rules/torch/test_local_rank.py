@@ -1,4 +1,4 @@
-"""Ranks that never choose their device."""
+"""Scripts whose ranks set no device."""
 
 from __future__ import annotations
 

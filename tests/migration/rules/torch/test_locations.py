@@ -1,4 +1,4 @@
-"""Tensors on the card, on the CPU, and at an unknown place."""
+"""Tensors on the card, on the CPU, and at an unknown location."""
 
 from __future__ import annotations
 

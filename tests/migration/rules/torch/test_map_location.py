@@ -122,7 +122,7 @@ def test_weights_for_load_state_dict_are_loaded_on_the_host(way: str, to: str) -
 
 
 def count_other_loads(text: str) -> int:
-    """How many `load(` there are that are none of torch's."""
+    """Return the number of `load(` that are not torch's."""
     return len(re.findall(r"(?<!torch\.)(?<!jit\.)load\(", text))
 
 

@@ -1,4 +1,4 @@
-"""torch_mlu's old API."""
+"""torch_mlu's former API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables that speak to NCCL and CUDA alone."""
+"""Environment variables for NCCL and CUDA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is pinned for the available card."""
+"""`tensor.pin_memory()` with and without a test for a card."""
 
 from __future__ import annotations
 

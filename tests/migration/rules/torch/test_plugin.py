@@ -1,4 +1,4 @@
-"""import torch_npu / torch_mlu: behind torch, once, and only where the card is used."""
+"""The import of torch_npu or torch_mlu: after torch, once, and only where the card is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of PyTorch whose every use is reported in the same words."""
+"""Names of PyTorch whose uses are reported with a fixed message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers of the device."""
+"""Random state of the device."""
 
 from __future__ import annotations
 

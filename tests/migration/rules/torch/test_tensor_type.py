@@ -1,4 +1,4 @@
-"""Types of tensors by their names."""
+"""Strings that name a tensor type."""
 
 from __future__ import annotations
 

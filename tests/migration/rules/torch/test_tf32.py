@@ -1,4 +1,4 @@
-"""TF32 and its like on each card."""
+"""TF32 and its counterpart on each card."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LINES = (
 KEPT = ("nvtx",)  # what the NPU has no name for
 
 
-def program(seed: int) -> str:
+def draw_program(seed: int) -> str:
     chosen = random.Random(seed)
     parts = [*chosen.sample(IMPORTS, 4), *chosen.sample(LINES, 7)]
     return chosen.choice(["\n", "\r\n"]).join("\n".join(parts).split("\n")) + "\n"
@@ -53,7 +53,7 @@ def program(seed: int) -> str:
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_program_is_migrated_to_valid_code(seed: int, to: str) -> None:
-    text = "import torch\n" + program(seed)
+    text = "import torch\n" + draw_program(seed)
     result = migrate_source(text, to=to)
     after = result.after.decode()
     left = [line for line in after.splitlines() if "torch.cuda" in line and not any(name in line for name in KEPT)]

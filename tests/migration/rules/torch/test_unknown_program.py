@@ -1,4 +1,4 @@
-"""CUDA code in files that are not seen to be PyTorch's."""
+"""CUDA code in projects without PyTorch."""
 
 from __future__ import annotations
 

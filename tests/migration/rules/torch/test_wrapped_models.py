@@ -1,4 +1,4 @@
-"""Models within DataParallel."""
+"""Models in DataParallel."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def is_trained_by_estimator(site: Site) -> bool:
 
 
 def prepend_item(site: Site, value: ast.expr, item: str) -> None:
-    """Insert a hook or callback at the beginning of a list, a tuple (which becomes a list) or another value."""
+    """Insert the code of a hook or callback at the beginning of a list; a tuple, or another value, becomes a list."""
     start, end = site.source.span(value)
     if isinstance(value, ast.List):
         site.edit.insert(start + 1, f"{item}, " if value.elts else item)

@@ -23,7 +23,7 @@ STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_
 
 
 def needs_communication(options: Options) -> bool:
-    """Return True if a script gets its ranks from hccl, the NPU's collectives, which must be started before."""
+    """Return True if scripts ask hccl, the NPU's library of collectives, for ranks, after communication was started."""
     return options.distributed and options.rank == NPU.backend
 
 
@@ -88,7 +88,7 @@ def starts_communication(site: Site, function: ast.AST) -> bool:
 
 
 def find_init_function(site: Site) -> str | None:
-    """Return the name of the top-level function that starts communication, parsed or just written; else None."""
+    """Return the name of the top-level function that starts communication, also of one just written; else None."""
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name

@@ -25,6 +25,7 @@ LIST_INITIALIZERS = (
     "tensorflow.initializers.variables",
 )
 ALL_VARIABLES = ("tensorflow.global_variables", "tensorflow.all_variables", "tensorflow.trainable_variables")
+# Names that suggest an initialiser of the model's variables, except those that EXCLUDED_NAME matches.
 INITIALISER_NAME = re.compile(
     r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_"
 )

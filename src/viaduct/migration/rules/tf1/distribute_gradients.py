@@ -28,6 +28,7 @@ from viaduct.migration.options import is_distributed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
+# After distribute_optimizer, which wraps the optimizer whose compute_gradients is called.
 rule = Rule(
     __name__, target_needs="optimizers", spec_rows=("V3",), when=is_distributed, after=("distribute_optimizer",)
 )

@@ -28,6 +28,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
 
+# After tpu_spec, which unwraps optimizers, and distribute_sum, whose optimizers need no wrapper.
 rule = Rule(
     __name__, target_needs="optimizers", spec_rows=("V2",), when=is_distributed, after=("tpu_spec", "distribute_sum")
 )

@@ -24,6 +24,7 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
+# After precision_graph_rewrite, which unwraps optimizers.
 rule = Rule(
     __name__,
     target_needs="optimizers",

@@ -19,6 +19,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import CONFIG_POSITIONS, CONVERTER
 
+# After estimator_run_config, which keeps the class of configs for canned estimators only.
 rule = Rule(__name__, target_needs="estimators", spec_rows=("E8",), after=("estimator_run_config",))
 
 NPU_RUN_CONFIG = full_name("NPURunConfig")

@@ -21,6 +21,7 @@ from viaduct.migration.predicates import is_in_annotation, is_in_instance_check,
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_converter, report_unpacked
 
+# After estimator_run_config, which turns the config into an NPURunConfig.
 rule = Rule(
     __name__,
     target_needs="estimators",

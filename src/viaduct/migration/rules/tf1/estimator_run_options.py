@@ -26,6 +26,7 @@ def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
+# After the rules that write a call of NPURunConfig.
 rule = Rule(
     __name__,
     spec_rows=("E15", "S13", "L6"),

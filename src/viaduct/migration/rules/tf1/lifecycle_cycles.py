@@ -37,6 +37,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
+# After lifecycle_init, which writes the helper that the restarts call.
 rule = Rule(
     __name__,
     target_needs="communication",

@@ -45,6 +45,7 @@ from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
+# After distribute_broadcast, whose code asks for ranks, and the other rules that convert Estimators and sessions.
 rule = Rule(
     __name__,
     target_needs="communication",

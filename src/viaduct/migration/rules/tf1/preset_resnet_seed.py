@@ -17,6 +17,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.options import has_resnet_preset
 from viaduct.migration.rule import Rule, Site
 
+# After estimator_run_options: an option such as --loop takes precedence over the preset.
 rule = Rule(__name__, spec_rows=("2.11",), category="advice", when=has_resnet_preset, after=("estimator_run_options",))
 
 PRESET = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}

@@ -31,6 +31,7 @@ from viaduct.migration.rules.tf1 import _config_proto as config_proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._insertion import ends_line, starts_line
 
+# After keras_session, which writes a session too.
 rule = Rule(__name__, target_needs="sessions", spec_rows=("S8",), when=is_distributed, after=("keras_session",))
 
 # The list of optimizers as it is written, in two lines.

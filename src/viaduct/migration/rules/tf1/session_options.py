@@ -32,6 +32,7 @@ from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._tensorflow_names import render_bytes
 
+# After lifecycle_cycles, which may write a session too.
 rule = Rule(
     __name__,
     target_needs="sessions",

@@ -23,6 +23,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as config_proto
 from viaduct.migration.rules.tf1._tensorflow_names import render_rewriter_config, render_tensorflow_name
 
+# After session_graph_options, which wraps the options in helpers that switch XLA off.
 rule = Rule(__name__, target_needs="compiler", spec_rows=("S5", "S12"), after=("session_graph_options",))
 
 JIT_SCOPES = ("tensorflow.xla.experimental.jit_scope", "tensorflow.contrib.compiler.jit.experimental_jit_scope")

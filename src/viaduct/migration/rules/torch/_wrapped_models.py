@@ -46,7 +46,7 @@ def wrapped_model(call: ast.Call) -> ast.expr | None:
 
 
 def assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
-    """Return `model` for `model = DataParallel(…)` and `model = DataParallel(…).cuda()`."""
+    """Return `model` for `model = DataParallel(…)` and `model = DataParallel(…).cuda()`; None for several targets."""
     return sole_target(site.source.statement_around(call))
 
 

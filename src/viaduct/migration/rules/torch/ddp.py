@@ -26,6 +26,7 @@ from viaduct.migration.rules.torch._helper import runs_only_with_card
 from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 from viaduct.migration.targets import import_helper
 
+# After data_parallel_ddp, which writes calls of DistributedDataParallel.
 rule = Rule(
     __name__,
     target_needs="device_strings",
