@@ -121,7 +121,7 @@ def test_a_crop_covers_a_tenth_of_some_box() -> None:
     generator = np.random.default_rng(0)
     objects = geometry.convert_to_pixels(BOXES, 375, 500)
     for _ in range(500):
-        assert geometry.covers(sample_crop("official", 375, 500, BOXES, generator), objects, 0.1)
+        assert geometry.is_object_covered(sample_crop("official", 375, 500, BOXES, generator), objects, 0.1)
 
 
 def test_boxes_without_area_leave_the_whole_image() -> None:

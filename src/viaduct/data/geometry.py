@@ -85,7 +85,7 @@ def draw_covering(
     low, high = sampler.ratio
     for _ in range(sampler.attempts):
         crop = draw_with_ratio(sampler, height, width, low + (high - low) * generator.random(), generator)
-        if crop is not None and covers(crop, objects or [full], sampler.least_covered):
+        if crop is not None and is_object_covered(crop, objects or [full], sampler.least_covered):
             return crop
     return full
 
@@ -130,7 +130,7 @@ def draw_below(choices: int, generator: np.random.Generator) -> int:
     return int(generator.random() * choices) if choices > 1 else 0
 
 
-def covers(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
+def is_object_covered(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
     """Return True if the crop covers at least the share `least` of one object."""
     return any(
         count_shared_pixels(crop, box) >= least * box.height * box.width
@@ -139,10 +139,10 @@ def covers(crop: Crop, objects: Sequence[Crop], least: float) -> bool:
     )
 
 
-def count_shared_pixels(left: Crop, right: Crop) -> int:
+def count_shared_pixels(first: Crop, second: Crop) -> int:
     """Return the number of pixels that two rectangles share."""
-    rows = min(left.y + left.height, right.y + right.height) - max(left.y, right.y)
-    columns = min(left.x + left.width, right.x + right.width) - max(left.x, right.x)
+    rows = min(first.y + first.height, second.y + second.height) - max(first.y, second.y)
+    columns = min(first.x + first.width, second.x + second.width) - max(first.x, second.x)
     return max(rows, 0) * max(columns, 0)
 
 

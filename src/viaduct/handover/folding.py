@@ -130,7 +130,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def fold_norm(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    """Return a convolution that computes both; weight and bias are computed in float64 and keep their type."""
+    """Return a convolution that also does what the norm does; its weight and bias are computed in float64."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(
         conv.weight.double(),
