@@ -136,12 +136,12 @@ def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> 
     batcher = start(network, latency_budget=0.2)
 
     async def submit_images() -> tuple[float, int]:
-        with batcher.decode():
+        with batcher.count_decoding():
             begin = time.monotonic()
             job = batcher.submit(images(1))
             await job.answer
             waited = time.monotonic() - begin
-            with batcher.decode():
+            with batcher.count_decoding():
                 jobs = [batcher.submit(images(1))]
                 await asyncio.sleep(0.02)
                 jobs.append(batcher.submit(images(2)))

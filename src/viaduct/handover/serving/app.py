@@ -87,7 +87,7 @@ class Service:
         accepted = 1
         try:
             start = time.monotonic()
-            with self.batcher.decode():
+            with self.batcher.count_decoding():
                 context, inputs = await asyncio.get_running_loop().run_in_executor(self.decoders, prepare)
                 seconds = time.monotonic() - start
                 self.accept(len(inputs) - 1)

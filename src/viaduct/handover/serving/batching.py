@@ -38,7 +38,7 @@ class Timing:
 
     queue: float = 0.0  # seconds in the queue
     network: float = 0.0  # seconds in the network
-    batch: int = 0  # images in the request's batch
+    batch: int = 0  # images in the batch that contained the request
 
 
 @dataclass(eq=False)
@@ -66,16 +66,16 @@ class Batcher:
         self.jobs: deque[Job] = deque()
         self.waiting = 0  # images in `jobs`
         self.decoding = 0  # requests that are being decoded
-        self.sizes = list_warm_sizes(limits.max_batch)
+        self.sizes = list_warm_sizes(limits.max_batch)  # batch sizes that the warm-up runs
         self.seconds: dict[int, float] = {}  # images of a batch -> moving average of its time
         self.arrivals: deque[tuple[float, int]] = deque(maxlen=RATE_REQUESTS)  # times and images of recent requests
-        # For each recent batch: the number of its images and of those that were waiting when it ended.
+        # For each recent batch: its images and those that were waiting when it ended, together.
         self.in_flight: deque[int] = deque(maxlen=FLIGHT_BATCHES)
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
-        self.warm = threading.Event()
-        self.failure: Exception | None = None
+        self.warm = threading.Event()  # set when the warm-up has ended
+        self.failure: Exception | None = None  # error of the warm-up
 
     def start(self, size: int) -> None:
         """Start the thread and wait until it has run batches of several sizes; raise its error if one fails.
@@ -108,7 +108,7 @@ class Batcher:
             self.thread.join()
 
     @contextmanager
-    def decode(self) -> Iterator[None]:
+    def count_decoding(self) -> Iterator[None]:
         """Count a request as being decoded within the `with` block, so that a batch may wait for it."""
         with self.changed:
             self.decoding += 1

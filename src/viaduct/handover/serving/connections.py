@@ -24,12 +24,12 @@ SHARE_DROPPED = 0.05
 class GuardedProtocol(H11Protocol):
     """Connection that records since when it has been in its current state."""
 
-    guard: ConnectionGuard
+    guard: ConnectionGuard  # set by `ConnectionGuard.build_protocol`
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.state_since = time.monotonic()  # start of the current state
         self.awaits_request = True  # the connection is new, or a request has begun; False between requests
-        self.stuck_since: float | None = None  # since when the client has not read the response
+        self.stuck_since: float | None = None  # since when the client has not read the response; None: it reads
         super().connection_made(transport)
         self.guard.admit(self)
 
