@@ -227,6 +227,16 @@ def test_an_operator_without_a_dumped_output_is_judged_by_the_next_input() -> No
     assert builder.judge({"b": ["a"], "c": ["b"]}).origins[0].op == "a"
 
 
+@pytest.mark.parametrize("is_compared", [True, False])
+def test_the_inputs_of_an_operator_without_a_dumped_output_are_known_only_if_compared(is_compared: bool) -> None:
+    builder = ComparisonBuilder()
+    x, y = builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6)
+    builder.add("a", x if is_compared else None, x, "input", order=1)
+    builder.add("b", add_noise(y), y, "input", order=2)
+    origin = builder.judge({"b": ["a"]}).origins[0]
+    assert (origin.op, origin.are_inputs_known) == ("a", is_compared)
+
+
 def test_an_inserted_operator_is_the_origin_if_what_it_feeds_is_bad() -> None:
     builder = ComparisonBuilder()
     x, y = builder.normal(2, 8, 6, 6), builder.normal(2, 8, 6, 6)

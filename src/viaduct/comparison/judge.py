@@ -311,23 +311,26 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     if is_after_network(step, call):
         return explain_loss_input(step, call, bad, differs)
     if unseen and not step.list_bad_rows(unseen[-1], "input"):
-        op, why = unseen[-1].op, f"{differs}; it comes from {unseen[-1].op}, whose own output could not be compared"
+        op, inputs = unseen[-1].op, list_input_rows(step, unseen[-1])
+        why = f"{differs}; it comes from {op}, whose own output could not be compared"
     elif healthy:
-        op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0).op
+        inner = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0)
+        op, inputs = inner.op, inner.row_indices["input"]
         why = (
             f"{differs}, though no input of {op} is bad and no module before {call.op}: it happens in {op}'s "
             f"own code, just before {call.op}"
         )
     elif producing:
-        op, why = call.op, f"{differs}, though nothing that feeds it is bad: something between them is different"
+        op, inputs = call.op, list_output_rows(producing)
+        why = f"{differs}, though nothing that feeds it is bad: something between them is different"
     elif is_network_input(step, call, around):
         return explain_network_input(step, call, around, bad)
     else:
-        op, why = call.op, f"{differs}, though no output before it is bad; the dump does not tell what feeds it"
-    outputs = list_output_rows(producing) or list_last_output_rows(step, call)
-    error, is_known = step.find_largest_error(outputs), bool(producing or healthy)
-    order = call.order - 0.5
-    return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=order, are_inputs_known=is_known)
+        op, inputs = call.op, []
+        why = f"{differs}, though no output before it is bad; the dump does not tell what feeds it"
+    error = step.find_largest_error(list_output_rows(producing) or list_last_output_rows(step, call))
+    are_known, order = is_each_compared(step, inputs), call.order - 0.5
+    return make_candidate(step, bad, "operator", why, op=op, input_error=error, order=order, are_inputs_known=are_known)
 
 
 def list_last_output_rows(step: RankStep, call: Call) -> list[int]:

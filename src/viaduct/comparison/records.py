@@ -89,7 +89,7 @@ class Pair:
     left_op: str  # as shown: names of a split operator are joined by commas; "*" for none
     right_op: str
     matched_by: MatchedBy
-    confidence: float = 1.0  # below 1 only for structure
+    confidence: float = 1.0  # below 1 only for structure, a heuristic (structure.py)
     layout: Layout | None = None
     reason: str = ""
 
@@ -148,7 +148,7 @@ class Cause:
     """One possible cause of the origin, with its evidence."""
 
     name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
-    confidence: float = field(kw_only=True)  # 0 … 1; the causes of an origin are sorted by it
+    confidence: float = field(kw_only=True)  # 0 … 1, a heuristic; the causes of an origin are sorted by it
     evidence: str  # observations in the tensors, with numbers
     advice: str  # what to try
 

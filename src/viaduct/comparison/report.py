@@ -107,14 +107,9 @@ def make_remarks(explanation: Explanation) -> list[Remark]:
         remarks.append(Remark("Origin", f"{explanation.origin.op}: {explanation.origin.why}"))
     if explanation.causes:
         cause = explanation.causes[0]
-        confidence = format_confidence(cause.confidence)
-        remarks.append(Remark("Likely cause", f"{cause.name} ({confidence}): {cause.evidence}"))
+        remarks.append(Remark("Likely cause", f"{cause.name} (confidence {cause.confidence:.0%}): {cause.evidence}"))
         remarks.append(Remark("What to try", cause.advice))
     return remarks
-
-
-def format_confidence(share: float) -> str:
-    return f"{100 * share:.0f} % sure"
 
 
 def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
@@ -261,7 +256,7 @@ def make_origin_sections(rows: Sequence[Row], explanation: Explanation, names: t
     if measures:
         parts += [part for part in (draw_values(measures, names), draw_distances(measures)) if part]
     if len(explanation.causes) > 1:
-        causes = [[c.name, format_confidence(c.confidence), c.evidence, c.advice] for c in explanation.causes]
+        causes = [[c.name, f"{c.confidence:.0%}", c.evidence, c.advice] for c in explanation.causes]
         columns = ["cause", "confidence", "evidence", "what to try"]
         parts.append(Table(columns, causes, "Explanations, the likeliest first"))
     text = f"Both tensors of {rows[explanation.origin.row_index].tensor_index}, and the operators before and after it."

@@ -2,7 +2,8 @@
 
 Each file has a `NAME`, which is written to summary.json, and `find_cause(divergence)`. It returns a `Cause` with
 evidence, advice and confidence if it may explain why the sides differ in the origin (the first tensor that is bad),
-else None. Some files report a second cause under a name of its own. Helpers for several causes live outside the folder.
+else None. A confidence is a heuristic by which causes are sorted, not a measured probability. Some files report a
+second cause under a name of its own. Helpers for several causes live outside the folder.
 """
 
 from __future__ import annotations
