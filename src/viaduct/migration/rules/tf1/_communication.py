@@ -23,7 +23,7 @@ STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_
 
 
 def needs_communication(options: Options) -> bool:
-    """Return True if scripts ask hccl, the NPU's library of collectives, for ranks, after communication was started."""
+    """Return True if migrated scripts ask hccl, the NPU's collectives, for ranks: it must be started before."""
     return options.distributed and options.rank == NPU.backend
 
 

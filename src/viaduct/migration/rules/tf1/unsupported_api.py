@@ -1,7 +1,8 @@
-"""Report functions of TensorFlow that Ascend's table does not list as supported.
+"""Report functions of TensorFlow that Ascend's table lists as unsupported, under analysis or without effect.
 
 Such functions are TPU functions, random number generators, critical sections, NCCL, TensorRT and tests for GPUs. The
-finding gives the table's advice (migration/support_table.py). Functions that another rule handles are not reported.
+finding gives the table's advice (migration/support_table.py). Functions that another rule handles are not reported, nor
+are those that the table does not have: they may work or not.
 """
 
 from __future__ import annotations

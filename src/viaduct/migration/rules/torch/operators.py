@@ -2,7 +2,8 @@
 
 For instance, the NPU's table for torch 2.6 lists `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue`
 for int64. A finding names its table. Code that runs on the host is not reported: datasets, tensors that stay on the
-CPU, tests and setup.py. A project gets one note for each operator (`migration/operator_notes.py`).
+CPU, tests and setup.py. Only operators that are common in training are checked. A project gets one note for each
+operator (`migration/operator_notes.py`).
 """
 
 from __future__ import annotations
