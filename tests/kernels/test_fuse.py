@@ -16,6 +16,7 @@ from torch import nn
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from kernels.foreign_blocks import SmallResNet
+from viaduct import models
 from viaduct.kernels.fuse import fuse
 from viaduct.models.amoebanet import AmoebaNet
 
@@ -36,6 +37,35 @@ def test_an_evaluation_runs_as_it_is_written() -> None:
     assert fuse(fused, torch.bfloat16) == 8
     images = torch.randn(1, 3, 67, 67)
     assert torch.equal(fused(images), network(images))
+
+
+def test_a_stem_whose_norm_is_in_evaluation_mode_runs_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise AssertionError("the kernels would use and update the statistics of the batch")
+
+    monkeypatch.setattr("viaduct.kernels.fuse.INTERPRETED", True)
+    monkeypatch.setattr("viaduct.kernels.fuse.StemFunction.apply", fail)
+    stem = models.build("resnet18_v1", classes=4).stem.train()
+    stem.norm.eval()
+    fused = copy.deepcopy(stem)
+    assert fuse(fused, torch.bfloat16) == 1
+    images = torch.randn(1, 3, 32, 32)
+    assert torch.equal(fused(images), stem(images))
+
+
+def test_an_amoebanet_with_a_norm_in_evaluation_mode_runs_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viaduct.kernels.fuse.INTERPRETED", True)
+    monkeypatch.setattr("viaduct.kernels.amoebanet.forward", None)
+    network = small()
+    network.stem.conv0_bn.eval()
+    fused = copy.deepcopy(network)
+    fuse(fused, torch.bfloat16)
+    images = torch.randn(2, 3, 67, 67)
+    torch.manual_seed(0)
+    outputs = fused(images)
+    torch.manual_seed(0)
+    expected = network(images)
+    assert all(torch.equal(actual, part) for actual, part in zip(outputs, expected, strict=True))
 
 
 def test_weights_and_their_names_stay() -> None:

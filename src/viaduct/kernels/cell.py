@@ -129,8 +129,8 @@ def make_wiring(cell: Cell, index: int) -> Wiring:
     convs: list[tuple[Side, nn.Conv2d]] = []
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
-            # A choice is (name of the operation, index of the state that it reads).
-            if combination.choices[side][1] != index:  # type: ignore[index]
+            # Each of the two operations is (name, index of the state that it reads).
+            if combination.operations[side][1] != index:  # type: ignore[index]
                 continue
             if (conv := find_first_conv(layer)) is None:  # type: ignore[arg-type]
                 raw.append((number, side))
@@ -250,8 +250,8 @@ class CellPass:
 
     def draw_factor(self, side: Side, x: Tensor) -> Tensor | None:
         """Return drop path's random factor for each example; None without drop path and for the operation *none*."""
-        number, choice_index = side
-        name: str = self.cell.combinations[number].choices[choice_index][0]  # type: ignore[index,assignment]
+        number, operation_index = side
+        name: str = self.cell.combinations[number].operations[operation_index][0]  # type: ignore[index,assignment]
         if self.keep_probability is None or name == "none":
             return None
         return drop_path(x.new_ones((len(x), 1, 1, 1)), self.keep_probability).flatten().float()

@@ -92,8 +92,18 @@ def has_separate_stem(module: nn.Module) -> bool:
 
 def has_plain_norms(module: nn.Module) -> bool:
     """Return True if all norms are plain batch norms with weights and a fixed momentum."""
-    norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    norms = list_norms(module)
     return all(type(layer) is nn.BatchNorm2d and layer.affine and layer.momentum is not None for layer in norms)
+
+
+def list_norms(module: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
+def is_training_pass(module: nn.Module, images: Tensor) -> bool:
+    """Return True if a module and all its norms are in training mode, and the images are on a card."""
+    is_training = module.training and all(norm.training for norm in list_norms(module))
+    return is_training and (images.is_cuda or INTERPRETED)
 
 
 def can_fuse_stem(stem: Stem) -> bool:
@@ -140,13 +150,13 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
 
 
 def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
-    """Run a stem on our kernels, or its own forward in evaluation or if images need a gradient.
+    """Run a stem on our kernels; its own forward outside of training passes, and if the images need a gradient.
 
     Its own forward also runs for images that are too large, not square, or whose side is no multiple of 4.
     """
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * stem.conv.out_channels * height * width // 4 > MAX_ELEMENTS
-    if not stem.training or images.requires_grad or height % 4 or height != width or is_too_large:
+    if not is_training_pass(stem, images) or images.requires_grad or height % 4 or height != width or is_too_large:
         return type(stem).forward(stem, images)  # type: ignore[no-any-return]
     padding = same_padding(height, 7, 2)[0] if isinstance(stem.conv, SameConv2d) else int(stem.conv.padding[0])
     pool = same_padding(height // 2, 3, 2)[0]
@@ -157,12 +167,12 @@ def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
 
 
 def run_amoebanet(network: Any, copies: Copies, images: Tensor) -> Any:
-    """Run AmoebaNet on our kernels, or its own forward in evaluation and if a tensor is too large."""
+    """Run AmoebaNet on our kernels, or its own forward outside of training passes and if a tensor is too large."""
     # The first cell is the widest at the stem's image size; cells of half the size have twice as many channels.
     first = next(iter(network.cells.values()))
     channels = max(int(first.outputs), network.stem.conv0.out_channels)
     largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * channels
-    if not network.training or largest > MAX_ELEMENTS:
+    if not is_training_pass(network, images) or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
     weights = copies.get(amoebanet.list_convolutions(network))
     return amoebanet.forward(network, weights, copies.dtype, images)

@@ -122,7 +122,7 @@ def ensure_context(device: int) -> None:
 
 
 class Kernel:
-    """Compiled kernel, loaded on a device."""
+    """Compiled kernel, loaded on a device; `shared` is the shared memory in bytes that a block of it may have."""
 
     def __init__(self, code: bytes, name: str, device: int) -> None:
         module, self.function, self.shared = ctypes.c_void_p(), ctypes.c_void_p(), DEFAULT_SHARED_BYTES

@@ -20,11 +20,11 @@ DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes if the kernel was not tu
 
 
 def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-    """Compute relu(7x7 convolution with stride 2 + bias); `weight` is the result of `stem.fold_weight`.
+    """Compute relu(7x7 convolution with stride 2 + bias) of images with an even height and width.
 
-    `padding` is that of the convolution above and to the left.
+    `weight` is the result of `stem.fold_weight`, `padding` that of the convolution above and to the left.
     """
-    folded = fold(images_NCHW, count_blocks(padding, 2), images_NCHW.dtype)
+    folded = fold(images_NCHW, before=count_blocks(padding, 2), dtype=images_NCHW.dtype)
     count, _, height, width = images_NCHW.shape
     filters = weight.shape[1]
     output = torch.empty((count, height // 2, width // 2, filters), dtype=images_NCHW.dtype, device=images_NCHW.device)

@@ -24,7 +24,7 @@ WEIGHT = Loop(block=64, warps=4)
 
 
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
-    """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16].
+    """Return images of even height and width as blocks of 2x2 pixels: [images, height / 2 + 3, width / 2 + 3, 16].
 
     `before` blocks of zeros are added above and to the left, 3 - `before` below and to the right.
     """

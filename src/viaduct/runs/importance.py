@@ -27,6 +27,7 @@ ORDER = (
     "ema.*",
     "precision.*",
     "mixup",
+    "cutmix",
     "clip_norm",
     "seed",
     "accumulate",
