@@ -49,7 +49,7 @@ def test_equal_texts_are_one_for_one() -> None:
 def test_a_changed_line_stands_beside_what_it_was() -> None:
     rows = compare_texts("a\nf(x)\nc\n", "a\nf(x, y)\nc\n", [1, 2, 3])
     assert image(rows) == [("same", 1, 1), ("changed", 2, 2), ("same", 3, 3)]
-    assert [(piece.text, piece.marked) for piece in rows[1].right] == [("f(x", False), (", y", True), (")", False)]
+    assert [(piece.text, piece.marked) for piece in rows[1].new_pieces] == [("f(x", False), (", y", True), (")", False)]
 
 
 def test_lines_that_stem_from_one_line_are_a_change_and_additions() -> None:

@@ -210,6 +210,7 @@ def find_other_batches(file: MigratedFile) -> Iterator[Candidate]:
 
 
 def judge_batch(file: MigratedFile, call: ast.Call, position: int) -> State:
+    """Return "right" if drop_remainder is True, given by keyword or at `position`; else "needed"."""
     return "right" if is_constant(Site(RULE, file, call).argument("drop_remainder", position), True) else "needed"
 
 

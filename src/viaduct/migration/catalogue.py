@@ -13,8 +13,6 @@ from viaduct.errors import BadValue, UnknownName, fold_lookalikes
 from viaduct.migration.rule import Rule, all_rules, rules_by_name
 from viaduct.migration.specification import ELSEWHERE, ROWS, SECTIONS
 
-RUN_CONDITIONS = {True: "always", False: "when asked for, by an option or by `--only`"}
-
 
 def find_rules(name: str) -> list[Rule]:
     """Return the rules for a name that --only, --skip or --explain gives; raise UnknownName or BadValue without any."""
@@ -99,8 +97,9 @@ def list_rows() -> dict[str, str]:
 
 
 def render_rule(rule: Rule) -> str:
-    targets = ", ".join(rule.targets)
-    facts = f"*{rule.category}; for {targets}; {RUN_CONDITIONS[rule.when is None]}; rows {' '.join(rule.spec_rows)}*"
+    targets, rows = ", ".join(rule.targets), " ".join(rule.spec_rows)
+    condition = "always" if rule.when is None else "when asked for, by an option or by `--only`"
+    facts = f"*{rule.category}; for {targets}; {condition}; rows {rows}*"
     return f"### {rule.name}\n\n{facts}\n\n{render_markdown(rule.doc)}\n"
 
 

@@ -26,7 +26,7 @@ def record_uses(project: Project, files: dict[str, Names]) -> None:
     for flow in flows:
         if "load" in flow.source.text:
             calls = flow.source.nodes_of_type(ast.Call)
-            flow.uses(call for call in calls if flow.names.qualified(call.func) in CHECKPOINT_LOADS)
+            flow.find_uses(call for call in calls if flow.names.qualified(call.func) in CHECKPOINT_LOADS)
     raised: dict[Question, set[Question]] = {}  # question -> questions that its answers have raised
     for _ in range(ROUNDS):
         new = {question for flow in flows for question in flow.questions} - raised.keys()
@@ -72,7 +72,7 @@ def find_uses(flow: FileFlow, question: Question) -> set[Use] | None:
     if question.subject == "parameter":
         definitions = [node for node in functions if flow.source.parents[node] is flow.source.tree]
         is_defined_here = question.module == flow.names.module and definitions
-        uses = [flow.parameter_uses(node, question.parameter) for node in definitions] if is_defined_here else []
+        uses = [flow.find_parameter_uses(node, question.parameter) for node in definitions] if is_defined_here else []
         return set[Use]().union(*uses) or None
     if flow.names.module == question.module or (not question.module and functions):
         return None
@@ -81,7 +81,7 @@ def find_uses(flow: FileFlow, question: Question) -> set[Use] | None:
         readers = [*flow.attribute_reads.get(question.function, [])]
     else:
         readers = [call for call in flow.calls_by_name.get(question.function, []) if is_call_of(flow, call, question)]
-    return flow.uses(readers) if readers else None
+    return flow.find_uses(readers) if readers else None
 
 
 def is_call_of(flow: FileFlow, call: ast.Call, question: Question) -> bool:

@@ -114,20 +114,20 @@ class FileFlow:
         self.trails: dict[ReadsKey, Trail] = {}  # cache: trails from all reads of a name or attribute
         self.assignment_lines: dict[int, dict[str, list[tuple[int, int]]]] = {}  # see lines_of_assignments
 
-    def uses(self, nodes: Iterable[ast.AST]) -> set[Use]:
+    def find_uses(self, nodes: Iterable[ast.AST]) -> set[Use]:
         """Return the uses of expressions' values, in this file and, as far as the survey knows, in others."""
         trail = Trail(self)
         for node in nodes:
             trail.follow(node)
-        return self.finish(trail)
+        return self.collect_uses(trail)
 
-    def parameter_uses(self, function: Function, parameter: str) -> set[Use]:
+    def find_parameter_uses(self, function: Function, parameter: str) -> set[Use]:
         trail = Trail(self)
         trail.follow_name(parameter, self.names.scopes[function])
-        return self.finish(trail)
+        return self.collect_uses(trail)
 
-    def finish(self, trail: Trail) -> set[Use]:
-        """Return the uses that a trail leads to, with those in other files."""
+    def collect_uses(self, trail: Trail) -> set[Use]:
+        """Run a trail; return the uses that it leads to, with those in other files."""
         trail.run()
         self.questions |= trail.questions
         answers = self.project.uses_by_question

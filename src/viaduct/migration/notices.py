@@ -30,7 +30,7 @@ DEFAULT_RISKS: dict[str, Risk] = {"manual": "medium", "advice": "low"}
 
 @dataclass(frozen=True)
 class Notice:
-    """Names of an API, and the message for each use of one of them. A rule has one notice for each name.
+    """Names of an API, and the message for each use of one of them. A rule has at most one notice for a name.
 
     In the message {name} is the qualified name, {last} its last part, {cards} the remarks about the target cards, and
     {card} the first target card, with its fields: {card.title}.

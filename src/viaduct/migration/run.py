@@ -44,6 +44,7 @@ MAX_FILE_SECONDS = 20.0
 MIN_SURVEY_BYTES_A_SECOND = 100_000
 """If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
 COMMANDS_RULE = "torch.launch_commands"
+"""Rule of the findings about commands of a notebook, as of those about commands of shell scripts."""
 MIN_PARALLEL_BYTES = 300_000
 """In a smaller project, starting processes takes longer than the migration."""
 Progress = Callable[[int, int], None]

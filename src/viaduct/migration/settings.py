@@ -101,7 +101,7 @@ class SettingsMigration:
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    open_key: str = ""  # last key without a value on its line; its value may be on the next lines
+    open_key: str = ""  # key, or option in a list, of the line before, whose value may be on the next lines; "": none
 
     def migrate_line(self, number: int, line: str) -> str:
         """Return the new text of a line, and add its findings."""
@@ -117,7 +117,7 @@ class SettingsMigration:
                 position = start + len(value)
         after = "".join(pieces) + line[position:]
         self.check_value_below(number, line, line[:stop])
-        if len(self.findings) == first:
+        if len(self.findings) == first:  # no value in a known form
             self.check_mentions(number, line, line[:stop])
         for index, finding in enumerate(self.findings[first:], first):
             if finding.status == "changed":
@@ -125,7 +125,7 @@ class SettingsMigration:
         return after
 
     def check_value_below(self, number: int, line: str, text: str) -> None:
-        """Report a value without a key on its line; record a key without a value on its line."""
+        """Report a value alone on its line by the key of a line before; else record the line's key or option."""
         match = VALUE_ALONE.fullmatch(text)
         if match and self.open_key:
             self.migrate_value((number, match.start("value") + 1), line, self.open_key, match["value"], is_below=True)

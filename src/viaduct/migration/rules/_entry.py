@@ -49,10 +49,7 @@ def run_function(call: ast.Call) -> str:
 def is_imported_by_others(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.file.project, site.file.path
-    return (
-        any(path in paths for paths in project.imports.values())
-        or project.module_of(path)[0] in project.plain_imported_names
-    )
+    return bool(project.importers.get(path)) or project.module_of(path)[0] in project.plain_imported_names
 
 
 def module_calls(site: Site) -> Iterator[ast.Call]:

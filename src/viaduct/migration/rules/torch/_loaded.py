@@ -29,7 +29,7 @@ def load_destination(site: Site) -> Destination:
     loaded on the host, and all other content needs no map_location.
     """
     flow = flow_of(site)
-    uses = flow.uses([site.node])
+    uses = flow.find_uses([site.node])
     if Use.STATE in uses and Use.NETWORK not in uses:
         return "host"
     if not flow.mentions_devices and Use.NEAR_DEVICES not in uses:
