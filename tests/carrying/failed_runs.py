@@ -10,8 +10,8 @@ from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.summary import Summary
 
 
-def run_that_failed(folder: Path, frames: list[str], failure: str, **more: Any) -> Run:
-    """A run whose output ends with such a traceback; OWN stands for the script."""
+def make_failed_run(folder: Path, frames: list[str], failure: str, **more: Any) -> Run:
+    """Return a run whose output ends with this traceback, in which OWN is replaced by the script's path."""
     record, script = folder / "runs" / "original", folder / "train.py"
     record.mkdir(parents=True)
     lines = [f'  File "{script if file == "OWN" else file}", line 3, in f' for file in frames]

@@ -62,14 +62,14 @@ def reuse_recorded_runs(recorded: Path) -> None:
 
     plain = process.rehearse
 
-    def rehearse(plan: Any, tell: Callable[[str], None]) -> Any:
+    def rehearse(plan: Any, report: Callable[[str], None]) -> Any:
         if plan.platform != "original" or plan.replaced_source_tree:
-            return plain(plan, tell)
+            return plain(plan, report)
         counted = Path(plan.record_folder) / "edits.json"  # absent in the second run
         key = hashlib.sha256(counted.read_bytes() if counted.exists() else b"").hexdigest()
         kept = recorded / f"{'shaken' if plan.perturb else 'plain'}-{key}"
         if not kept.exists():
-            plain(plan, tell)
+            plain(plan, report)
             made = Path(tempfile.mkdtemp(dir=recorded)) / "record"
             shutil.copytree(plan.record_folder, made)
             with suppress(OSError):  # another command was quicker
@@ -107,7 +107,7 @@ def run_alone(plan: Any, command: list[str]) -> Any:
     return ProcessEnd(code if code >= 0 else 128 - code)
 
 
-def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
+def run_ranks(plan: Any, command: list[str], report: Callable[[str], None]) -> Any:
     """Start the ranks as forks with torchrun's variables; kill all after the first failure."""
     from viaduct.cluster.launch import limit_threads
     from viaduct.rehearsal.environment import make_environment, make_rank_variables

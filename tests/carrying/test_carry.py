@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from carrying.carry_scripts import ON_THE_NPU, TORCH, carry_copy, carry_script
-from carrying.failed_runs import run_that_failed
+from carrying.failed_runs import make_failed_run
 from carrying.sample_carries import make_carry_result
 from carrying.sample_observations import make_observation
 from forked_viaduct import start_viaduct, viaduct
@@ -21,7 +21,7 @@ from viaduct.carrying import carry as carrying
 def test_a_perturbed_run_does_not_measure_a_golden_run_that_it_did_not_repeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = run_that_failed(tmp_path, [], "")
+    failed = make_failed_run(tmp_path, [], "")
     summary = replace(failed.summary, script_exit_code=0, steps=3)
     original = replace(failed, summary=summary, observations=make_observation())
     intended = make_observation(shift=0.5)

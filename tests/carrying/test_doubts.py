@@ -1,4 +1,4 @@
-"""Doubts about ranks: those that nobody saw, and those that train together on one side only."""
+"""Doubts about ranks that took no step, that train together on one side only, or that share a model_dir."""
 
 from __future__ import annotations
 

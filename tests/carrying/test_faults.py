@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import viaduct
-from carrying.failed_runs import run_that_failed
+from carrying.failed_runs import make_failed_run
 from carrying.forked_carry import carry_with_forks
 from viaduct.carrying.faults import find_fault
 
@@ -97,7 +97,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_fault_is_where_the_traceback_ends(name: str, tmp_path: Path) -> None:
     frames, failure, whose = CASES[name]
-    found = find_fault(run_that_failed(tmp_path, frames, failure))
+    found = find_fault(make_failed_run(tmp_path, frames, failure))
     assert found.owner == whose
     assert ("reproducer.txt" in found.advice) == (whose == "viaduct")
     assert ("--fake-data" in found.advice) == (whose == "file")
@@ -105,7 +105,7 @@ def test_the_fault_is_where_the_traceback_ends(name: str, tmp_path: Path) -> Non
 
 def test_another_release_is_named_with_the_error_and_not_with_its_last_line(tmp_path: Path) -> None:
     failure = "AttributeError: module 'numpy' has no attribute 'int'.\nFor more see\n    https://numpy.org/notes.html"
-    text = find_fault(run_that_failed(tmp_path, ["OWN"], failure)).text
+    text = find_fault(make_failed_run(tmp_path, ["OWN"], failure)).text
     assert text.startswith("the original needs another release of 'numpy' than ")
     assert text.endswith(": AttributeError: module 'numpy' has no attribute 'int'")
 
@@ -116,12 +116,12 @@ def test_an_error_in_a_graph_is_reported_with_its_node_and_reason(tmp_path: Path
         "'net/Relu' defined at (most recent call last):\n    File \"train.py\", line 3\nNode: 'net/Relu'\n"
         "input depth must be evenly divisible by filter depth: 1 vs 64\n\t [[{{node net/Relu}}]]\n\nOriginal stack"
     )
-    text = find_fault(run_that_failed(tmp_path, ["OWN"], failure)).text
+    text = find_fault(make_failed_run(tmp_path, ["OWN"], failure)).text
     assert text.endswith("input depth must be evenly divisible by filter depth: 1 vs 64 (node net/Relu)")
 
 
 def test_an_exit_without_a_traceback_is_reported_with_the_last_line(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, [], "")
+    run = make_failed_run(tmp_path, [], "")
     (Path(run.plan.record_folder) / "output.txt").write_text(
         "usage: train.py\ntrain.py: error: unrecognized arguments: --x\n"
     )
@@ -133,21 +133,21 @@ def test_an_exit_without_a_traceback_is_reported_with_the_last_line(tmp_path: Pa
     ("code", "ending"), [(255, "it ended with exit code 255"), (139, "it was ended by SIGSEGV"), (3, "exit code 3")]
 )
 def test_only_the_number_of_a_signal_is_called_one(tmp_path: Path, code: int, ending: str) -> None:
-    run = run_that_failed(tmp_path, [], "")
+    run = make_failed_run(tmp_path, [], "")
     (Path(run.plan.record_folder) / "output.txt").write_text("")
     failed = replace(run, summary=replace(run.summary, script_exit_code=code))
     assert ending in find_fault(failed).text
 
 
 def test_after_a_crash_viaduct_is_at_fault_only_probably(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, [], "")
+    run = make_failed_run(tmp_path, [], "")
     fault = find_fault(replace(run, summary=replace(run.summary, script_exit_code=139)))
     assert (fault.owner, fault.is_certain) == ("viaduct", False)
     assert fault.advice.startswith("This is probably a fault of viaduct")
 
 
 def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
+    run = make_failed_run(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
     assert find_fault(run).owner == "viaduct"  # the original's is served by gloo
     on_the_npu = replace(run, name="migrated", plan=replace(run.plan, platform="npu"))
     found = find_fault(on_the_npu)
@@ -158,14 +158,14 @@ def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> 
 def test_a_module_that_shadows_a_package_is_a_fault_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("")
     failure = "AttributeError: module 'numpy' has no attribute 'int'"
-    assert find_fault(run_that_failed(tmp_path, ["OWN"], failure)).owner == "script"
+    assert find_fault(make_failed_run(tmp_path, ["OWN"], failure)).owner == "script"
 
 
 def test_a_module_that_tensorflow_2_15_lacks_is_not_called_missing(tmp_path: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")
     failure = "ModuleNotFoundError: No module named 'tensorflow.models'"
-    found = find_fault(run_that_failed(tmp_path, ["OWN"], failure))
+    found = find_fault(make_failed_run(tmp_path, ["OWN"], failure))
     assert found.owner == "viaduct"
     assert "pip install" not in found.advice
 

@@ -15,7 +15,7 @@ CASES = {
     "lines": ([b"a\nb\n"], b"x | a\nx | b\n"),
     "in pieces": ([b"a", b"b\nc", b"\n"], b"x | ab\nx | c\n"),
     "an empty line": ([b"a\n\nb\n"], b"x | a\nx | \nx | b\n"),
-    "a bar that is drawn anew": ([b"\r 10%", b"\r 20%\n"], b"\rx |  10%\rx |  20%\n"),
+    "a bar that is drawn again": ([b"\r 10%", b"\r 20%\n"], b"\rx |  10%\rx |  20%\n"),
     "a bar in pieces": ([b" 10%\r", b" 20%\n"], b"x |  10%\rx |  20%\n"),
     "line ends of Windows": ([b"a\r\nb\r\n"], b"x | a\r\nx | b\r\n"),
     "line ends of Windows in pieces": ([b"a\r", b"\nb\n"], b"x | a\r\nx | b\n"),

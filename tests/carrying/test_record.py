@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.failed_runs import run_that_failed
+from carrying.failed_runs import make_failed_run
 from carrying.sample_carries import make_carry_result
 from viaduct.carrying.agreement import ValuePair, judge
 from viaduct.carrying.causes import Explanation
@@ -18,7 +18,7 @@ from viaduct.carrying.suspects import Suspect
 
 
 def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_that_json_lacks(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'")
+    run = make_failed_run(tmp_path, ["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'")
     write(make_carry_result(tmp_path, run), tmp_path / "carry.json")
     record = json.loads((tmp_path / "carry.json").read_text(), parse_constant=pytest.fail)
     assert (record["verdict"], record["exit_code"], record["bitwise"]) == ("could not run", 2, False)
@@ -28,7 +28,7 @@ def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_th
 
 
 def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> None:
-    original = replace(run_that_failed(tmp_path, ["OWN"], ""), name="original")
+    original = replace(make_failed_run(tmp_path, ["OWN"], ""), name="original")
     migrated = replace(original, name="migrated")
     pairs = [ValuePair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), ValuePair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
     suspect = Suspect("train.py", 3, "lr = 1", "lr = 2", "a number changed", 15)
@@ -53,7 +53,7 @@ def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> 
 
 
 def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, [], "", steps=2)
+    run = make_failed_run(tmp_path, [], "", steps=2)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
     result = make_carry_result(tmp_path, finished, migrated=replace(finished, name="migrated"))
     assert describe_fault(result) == {"side": "migrated", "whose": "limit"}
@@ -61,7 +61,7 @@ def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_named_twice_is_listed_once(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, [], "")
+    run = make_failed_run(tmp_path, [], "")
     result = make_carry_result(tmp_path, run, migrated=replace(run, name="migrated"))
     assert [item.name for item in list_runs(result)] == ["original", "migrated"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import viaduct
-from carrying.failed_runs import run_that_failed
+from carrying.failed_runs import make_failed_run
 from carrying.sample_carries import make_carry_result
 from viaduct.carrying.reproducer import CONTEXT_LINES, MAX_TRACEBACK_LINES, extract_traceback, quote_lines, write
 
@@ -13,14 +13,14 @@ OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device
 
 
 def test_a_mistake_in_the_script_leaves_no_reproducer(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN"], "TypeError: unsupported operand type(s) for +: 'int' and 'str'")
+    run = make_failed_run(tmp_path, ["OWN"], "TypeError: unsupported operand type(s) for +: 'int' and 'str'")
     write(make_carry_result(tmp_path, run), tmp_path / "reproducer.txt")
     assert not (tmp_path / "reproducer.txt").exists()
 
 
 def test_a_fault_of_viaduct_is_written_with_command_versions_lines_and_traceback(tmp_path: Path) -> None:
     failure = "AttributeError: 'Device' object has no attribute 'index'"
-    run = run_that_failed(tmp_path, ["OWN", OURS], failure, versions={"torch": "2.4.0"})
+    run = make_failed_run(tmp_path, ["OWN", OURS], failure, versions={"torch": "2.4.0"})
     (tmp_path / "train.py").write_text("import torch\nx = 1\ny = torch.device('cuda').index\n")
     write(make_carry_result(tmp_path, run), tmp_path / "reproducer.txt")
     text = (tmp_path / "reproducer.txt").read_text()
@@ -41,7 +41,7 @@ def test_of_the_script_only_the_lines_around_the_failure_are_quoted(tmp_path: Pa
 
 
 def test_the_last_traceback_is_quoted_and_never_a_whole_log(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN"], "ValueError: last")
+    run = make_failed_run(tmp_path, ["OWN"], "ValueError: last")
     path = tmp_path / "runs" / "original" / "output.txt"
     path.write_text("Traceback (most recent call last)\nKeyError: first\n" + path.read_text())
     assert extract_traceback(run)[-1] == "ValueError: last"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.failed_runs import run_that_failed
+from carrying.failed_runs import make_failed_run
 from carrying.sample_carries import make_request, make_sides
 from viaduct.carrying.running import MAX_OUTPUT_LINES, Interrupted, derive_plan, move_step_at
 from viaduct.errors import BadValue
@@ -22,7 +22,7 @@ def original_plan(folder: Path, **more: str) -> Plan:
 
 
 def test_a_run_that_took_no_step_or_was_stopped_is_not_finished(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN"], "", steps=3)
+    run = make_failed_run(tmp_path, ["OWN"], "", steps=3)
     finished = replace(run, summary=replace(run.summary, script_exit_code=0))
     assert finished.is_finished
     for change in ({"script_exit_code": 1}, {"steps": 0}, {"stopped_by_limit": "time"}, {"unreported_end": "rank 1"}):
@@ -30,7 +30,7 @@ def test_a_run_that_took_no_step_or_was_stopped_is_not_finished(tmp_path: Path) 
 
 
 def test_the_failure_is_put_to_the_last_line_of_the_project_in_the_output_of_its_rank(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, ["OWN", "/opt/site-packages/torch/nn.py"], "ValueError")
+    run = make_failed_run(tmp_path, ["OWN", "/opt/site-packages/torch/nn.py"], "ValueError")
     assert run.failed_at == (f"{tmp_path}/train.py", 3)
     frame = '[rank {}]   File "{}/{}.py", line {}, in f\n'
     output = frame.format(0, tmp_path, "data", 5) + frame.format(1, tmp_path, "model", 9)
@@ -42,7 +42,7 @@ def test_the_failure_is_put_to_the_last_line_of_the_project_in_the_output_of_its
 
 
 def test_a_run_without_output_says_nothing_and_of_a_long_one_the_end_is_kept(tmp_path: Path) -> None:
-    run = run_that_failed(tmp_path, [], "")
+    run = make_failed_run(tmp_path, [], "")
     path = tmp_path / "runs" / "original" / "output.txt"
     path.write_bytes(b"caf\xe9\n" * 1000 + b"end\n")
     assert run.output_tail.splitlines()[-1] == "end"

@@ -159,7 +159,7 @@ def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
 def test_a_pickled_network_is_compared_by_the_bytes_of_its_tensors(tmp_path: Path) -> None:
     import torch
 
-    def whole(value: float, **more: str) -> Any:
+    def pickle_network(value: float, **more: str) -> Any:
         network = torch.nn.Linear(2, 2)
         torch.nn.init.constant_(network.weight, value)
         torch.nn.init.constant_(network.bias, 0.0)
@@ -167,8 +167,8 @@ def test_a_pickled_network_is_compared_by_the_bytes_of_its_tensors(tmp_path: Pat
 
     found = compare(
         tmp_path,
-        {"a.pt": whole(1.0, device="cuda"), "b.pt": whole(1.0)},
-        {"a.pt": whole(1.0, device="npu"), "b.pt": whole(2.0)},
+        {"a.pt": pickle_network(1.0, device="cuda"), "b.pt": pickle_network(1.0)},
+        {"a.pt": pickle_network(1.0, device="npu"), "b.pt": pickle_network(2.0)},
     )
     assert found["a.pt"].state == "equal"
     assert "pickled torch.nn.modules.linear.Linear, which is not executed" in found["a.pt"].detail

@@ -20,8 +20,7 @@ from carrying.carry_scripts import (
     replace_once,
 )
 
-# name: (what stands there, what stands there by mistake, arguments, what the answer must say, what the first
-# suspected line must say)
+# By name: the correct text, the wrong text, arguments, texts that the output and the first suspected line must contain.
 TORCH_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
     "bn_epsilon": ("eps=1e-5", "eps=1e-3", [], "norm: eps is 1e-05 in the original and 0.001", "eps=1e-3"),
     "learning_rate": ("lr=0.1,", "lr=0.2,", [], "lr is 0.1 in the original and 0.2", "lr=0.2"),

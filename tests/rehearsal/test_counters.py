@@ -1,4 +1,4 @@
-"""Counters in changed lines: what belongs together, what is left alone, and that the code still means the same."""
+"""Counters in changed lines: the unit of each change, lines without a counter, and unchanged results of the code."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_file_whose_text_is_executed_is_recorded(flags: int, recorder: Recorde
     path = tmp_path / "own" / "net.py"
     code = compile(NET, "<string>", "exec", flags=flags, dont_inherit=True)
     recorder.audit("exec", (code,))
-    assert entries(tmp_path) == []  # nobody has read a file with this text
+    assert entries(tmp_path) == []  # the process has read no file with this text
     recorder.audit("open", (str(path), "r", 0))
     recorder.audit("exec", (code,))
     assert [entry["file"] for entry in entries(tmp_path)] == [str(path)]

@@ -1,4 +1,4 @@
-"""A step ends where the user says so, and a line that is not there is refused."""
+"""A step ends at the line or function that the user names; one that does not exist is refused."""
 
 from __future__ import annotations
 

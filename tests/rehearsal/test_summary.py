@@ -9,7 +9,7 @@ from viaduct.rehearsal.summary import Summary, advise, describe_end, describe_su
 
 
 @pytest.mark.parametrize(
-    ("failure", "steps", "told"),
+    ("failure", "steps", "is_reported"),
     [
         ("tensorflow.python.framework.errors_impl.NotFoundError: data/mnist.tfrecords", 0, True),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data'", 0, True),
@@ -18,10 +18,10 @@ from viaduct.rehearsal.summary import Summary, advise, describe_end, describe_su
         ("ValueError: bad shape", 0, False),
     ],
 )
-def test_missing_data_is_distinguished_from_other_failures(failure: str, steps: int, told: bool) -> None:
+def test_missing_data_is_distinguished_from_other_failures(failure: str, steps: int, is_reported: bool) -> None:
     plan = Plan("original", "tf1", "train.py", (), "record", "work")
     found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
-    assert any("Data is missing" in line and failure in line for line in advise(found, plan)) == told
+    assert any("Data is missing" in line and failure in line for line in advise(found, plan)) == is_reported
 
 
 @pytest.mark.parametrize(

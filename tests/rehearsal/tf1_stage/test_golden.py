@@ -64,10 +64,10 @@ def test_what_cannot_be_dumped_is_reported_and_nothing_is_left(tmp_path: Path) -
     assert "it took 10 training steps" in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not (tmp_path / "golden").exists()
-    nobody = viaduct("dump", script, "--only", "layer/produkt*", "--out", tmp_path / "golden", cwd=tmp_path)
-    assert nobody.returncode == 2
-    assert "no operator is called like 'layer/produkt*'; close are: layer/product" in nobody.stderr
-    assert "--steps" not in nobody.stderr
+    refused = viaduct("dump", script, "--only", "layer/produkt*", "--out", tmp_path / "golden", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no operator is called like 'layer/produkt*'; close are: layer/product" in refused.stderr
+    assert "--steps" not in refused.stderr
     assert not (tmp_path / "golden").exists()
     wrong = viaduct("dump", script, "--level", "op", "--out", tmp_path / "golden", cwd=tmp_path)
     assert wrong.returncode == 2

@@ -65,4 +65,4 @@ def test_a_growing_scale_never_falls_below_one() -> None:
                 answer.append(session.run(scale))
         """,
     )
-    assert answer == [2, 4, 4, 1, 1, 1, 2], "an overflow also begins the count of good steps anew"
+    assert answer == [2, 4, 4, 1, 1, 1, 2], "an overflow also resets the count of good steps"
