@@ -12,7 +12,7 @@ from rehearsal.torch_stage.staged import on
 
 
 def accept_sparse() -> None:
-    """Say what PyTorch warns about once: that sparse tensors are not checked, and that CSR is young."""
+    """Silence PyTorch's warnings that sparse tensors are not checked and that CSR is in beta state."""
     torch.sparse.check_sparse_tensor_invariants.disable()
     warnings.filterwarnings("ignore", "Sparse .* tensor support is in beta state")
 
@@ -49,6 +49,17 @@ def test_sparse_arithmetic_is_that_of_the_cpu() -> None:
             assert x.device.type == device_name
             results.append([product.detach().cpu(), y.grad.cpu(), (x * 2).to_dense().cpu(), x.cpu().to_dense()])
         assert all(torch.equal(first, second) for first, second in zip(*results, strict=True)), layout
+
+
+@on("npu")
+def test_sparse_tensors_of_lists_are_made_on_the_current_card() -> None:
+    accept_sparse()
+    torch.npu.set_device(1)
+    made = [
+        torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (3,), device="npu"),
+        torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device="npu"),
+    ]
+    assert [str(tensor.device) for tensor in made] == ["npu:1", "npu:1"]
 
 
 @on("mlu")

@@ -19,7 +19,8 @@ def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
     torch.Tensor.to = _wrap_device(torch.Tensor.to, takes_number=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
-    for name in ("tensor", "as_tensor", "asarray"):
+    sparse = [f"sparse_{layout}_tensor" for layout in ("coo", "compressed", "csr", "csc", "bsr", "bsc")]
+    for name in ("tensor", "as_tensor", "asarray", *sparse):
         replace_function(name, _wrap_device)
     torch.nn.Module.to = _wrap_device(torch.nn.Module.to, takes_number=True)  # type: ignore[method-assign]
     torch.Tensor.type = _wrap_type(torch.Tensor.type)  # type: ignore[method-assign]
