@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,14 @@ def test_nothing_is_written_where_there_is_nothing_to_resume(run: RunDir) -> Non
     with pytest.raises(BadRun, match=r"there is no run in .* to evaluate"):
         run_recipe(run, replace(TINY, evaluation=Evaluation(eval_only=True)))
     assert not run.path.exists()
+
+
+def test_a_run_that_has_no_checkpoint_is_not_said_to_have_lost_one(run: RunDir) -> None:
+    run_recipe(run)
+    shutil.rmtree(run.checkpoints)
+    (run.path / "summary.json").unlink()
+    with pytest.raises(BadRun, match="there is no checkpoint in"):
+        run_recipe(run, resume="must")
 
 
 def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

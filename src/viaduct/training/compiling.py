@@ -107,7 +107,7 @@ class Compilation:
         if not seconds:
             return None
         count = len(self.parts)
-        blocks = f"{count} blocks of the network, {graphs} of them different," if count else "the network"
+        blocks = f"{count} blocks of the network as {graphs} different graphs" if count else "the network"
         folder = os.environ.get(CACHE_VARIABLE)
         line = f"Compiled {blocks} in {seconds:.1f} s" + (f"; kept for the next run in {folder}" if folder else "")
         return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line

@@ -93,7 +93,8 @@ def find_start(request: TrainingRequest) -> checkpoint.SavedCheckpoint | None:
     for damage in damaged:
         print_note(f"Skipping a damaged checkpoint: {damage}.")
     if saved is None and (damaged or request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
-        raise BadRun(f"no intact checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
+        problem = "no intact checkpoint is left" if damaged else "there is no checkpoint"
+        raise BadRun(f"{problem} in {request.run.checkpoints}.", "Begin anew with another --run.")
     return saved
 
 
