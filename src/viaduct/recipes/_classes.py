@@ -16,7 +16,7 @@ from viaduct.recipes import LoadedRecipe
 
 
 def match_classes(loaded: LoadedRecipe, path: Path | None, flag_fields: Collection[str]) -> tuple[LoadedRecipe, str]:
-    """Return the recipe with the number of classes of the data in the folder `path`, and a note if that changed it.
+    """Return the recipe with the number of classes of the data in the folder `path`, and a note or "" if unchanged.
 
     `flag_fields` are the fields that flags have set in the recipe. The number in the data replaces the number of a
     recipe of viaduct, and the default number in a recipe file. Raise BadValue if it differs from the number of a flag,
@@ -32,6 +32,7 @@ def match_classes(loaded: LoadedRecipe, path: Path | None, flag_fields: Collecti
     if stated is None or stated.fits(data.classes):
         return loaded, ""
     classes_given = "data.classes" in flag_fields
+    # The labels begin with 1, and nobody has decided where they begin in the network.
     can_shift = stated.first == 1 and data.label_shift == 0 and "data.label_shift" not in flag_fields
     if classes_given and can_shift and data.classes == stated.outputs - 1:
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."

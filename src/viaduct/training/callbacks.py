@@ -112,7 +112,7 @@ class Callback:
 class NanStop(Callback):
     """Ends the run if a loss is NaN or infinite, before the next log line or checkpoint is written.
 
-    In fp16 such a step is skipped instead, as long as a lower loss scale may help.
+    If the loss scale skips steps that overflow (fp16), the run goes on as long as a lower scale may help.
     """
 
     every_rank = True

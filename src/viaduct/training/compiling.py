@@ -205,7 +205,7 @@ def has_compiler() -> bool:
 
 
 def describe_unused_compile(recipe: Recipe) -> str | None:
-    """Return a line for the user if these fields of the recipe make --compile or --compile-parts useless, else None."""
+    """Return a line for the user if the recipe's `mode` or `compile` makes --compile or --compile-parts useless."""
     parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
     if parts and recipe.compile == "off":
         return f"{parts} has no effect with --compile off."

@@ -49,7 +49,7 @@ class CannotSplit(Exception):
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
     """Return the layout for a new network on the host; raise BadValue if the recipe demands an impossible hybrid.
 
-    `auto` becomes hybrid if `compare_layouts` estimates that it saves time; nothing is measured.
+    `auto` becomes hybrid if `compare_layouts` estimates it to be better; nothing is measured.
     """
     mode = recipe.parallel.mode
     if mode == "data":
@@ -65,7 +65,7 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         error = BadValue(f"parallel.mode hybrid is not possible: {reason}.", "Use --parallel data.")
         error.is_silent = not group.is_rank_zero  # it occurs on all ranks, and rank 0 prints it
         raise error from None
-    cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
+    cluster = Cluster(servers=max(1, group.ranks // group.local_ranks), devices=group.local_ranks)
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
     is_split = mode == "hybrid" or comparison.is_hybrid_better
     considered = (CONSIDERED,) if mode == "auto" else ()

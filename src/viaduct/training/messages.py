@@ -96,7 +96,7 @@ def build_type_error(kind: str) -> BadValue:
 
 
 def decode(data: memoryview | bytes) -> Any:
-    """Return the value of a message; raise LostRank for bytes that are none."""
+    """Return the value of a message; raise LostRank for bytes that are no message."""
     view = memoryview(data)
     length = int.from_bytes(view[:PREFIX_BYTES], "little")
     if len(view) < PREFIX_BYTES or length > len(view) - PREFIX_BYTES:

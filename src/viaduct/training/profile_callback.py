@@ -133,11 +133,12 @@ class Profiling(Callback):
         """
         intended = window.count_recorded() if self.request.options.operators else 0
         intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
+        # Steps of the window's end that follow the last planned evaluation or checkpoint before it.
         steps_since = min((window.last % every for every in intervals if every), default=window.last)
         recorded = min(intended, steps_since)
         if recorded < intended and not recorded:
             self.lines.append(f"No operators: an evaluation or a checkpoint comes right before step {window.last}.")
-        return Plan(window.first - training.step, len(window) - recorded, recorded)
+        return Plan(skip=window.first - training.step, timed=len(window) - recorded, recorded=recorded)
 
     def attach_hooks(self, training: Training) -> None:
         """Attach hooks to the network, unless they would become part of a compiled or captured graph."""
@@ -329,7 +330,7 @@ def fit_storage(
     profile: Profile, events: Sequence[dict[str, Any]], limit: int | None
 ) -> tuple[Profile, Sequence[dict[str, Any]]]:
     """Leave out the last events of a trace that is larger than `limit` bytes, and add a note to the profile."""
-    sizes = accumulate(len(json.dumps(event, default=str)) + 2 for event in events)
+    sizes = accumulate(len(json.dumps(event, default=str)) + 2 for event in events)  # 2: comma and newline
     kept = len(events) if limit is None else sum(1 for _ in takewhile(lambda size: size <= limit, sizes))
     if kept == len(events):
         return profile, events

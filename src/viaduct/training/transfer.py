@@ -317,7 +317,8 @@ def read_slots_file(file: Path) -> Slots:
 def read_run_state(folder: Path, optimizer: Optimizer) -> tuple[State, str]:
     """Return the optimizer state of a run's checkpoint by parameter; if it is empty, also the reason.
 
-    It is empty if the checkpoint was written with another kind of optimizer than `optimizer`.
+    `folder` is RUN/checkpoints/step-N, or RUN if it has only its final weights. The state is empty without a
+    checkpoint, or if it was written with another kind of optimizer than `optimizer`.
     """
     if not (folder / checkpoint.STATE_FILE).is_file():
         return {}, "the run has only its final weights left, no checkpoint"
