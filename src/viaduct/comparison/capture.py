@@ -74,6 +74,7 @@ class Capture:
         self._lock = threading.RLock()  # gradients come from one thread per device
 
     def next_order(self) -> int:
+        """Return the next position in execution order."""
         with self._lock:
             self._last_order += 1
             return self._last_order

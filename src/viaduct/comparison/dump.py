@@ -109,7 +109,7 @@ class StepDump:
         """Record a tensor that is neither input nor output of a module."""
         self.recorder.add_recorded(name, tensor)
         if self.capture.plan.selects(name, role):
-            self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
+            self.capture.add(Entry(name, kind, role, index=0, order=self.capture.next_order()), tensor)
 
     def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Record the gradients of an optimizer's weights. Until `end_update`, nothing else is recorded."""
@@ -157,6 +157,7 @@ class DumpBase(Watcher):
         return current
 
     def discard_current(self) -> None:
+        """Discard the step that is being dumped, if there is one."""
         if (current := self.take_current()) is not None:
             current.abandon()
 

@@ -214,10 +214,10 @@ class OriginalFinder:
     def pair(self, tensor: StoredTensor, node: Node, obstacle: str) -> Pair:
         """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
         group = self.groups[node.name]
-        several = len(group.nodes) > 1
+        is_group = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=find_left_layout(tensor, node))
-        left_op = group.left_op if several else node.name
-        right_op = group.right_op if several or node.l1_group else ",".join(node.stands_for) or INSERTED
+        left_op = group.left_op if is_group else node.name
+        right_op = group.right_op if is_group or node.l1_group else ",".join(node.stands_for) or INSERTED
         if obstacle:
             return Pair(group.number, left, None, left_op, INSERTED, "none", reason=obstacle)
         find = self.find_original_of_input if tensor.role == "input" else self.find_original_of_output

@@ -40,7 +40,7 @@ class Output(NamedTuple):
     layout: str = ""
     shape: tuple[int, ...] = ()
     origin: str = ""  # the original operator's name; "": the graph does not say
-    origin_index: int | None = None
+    origin_index: int | None = None  # number of the original's output; None: the same as this output's
     origin_layout: str = ""
     origin_shape: tuple[int, ...] = ()
 

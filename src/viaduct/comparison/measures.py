@@ -148,7 +148,7 @@ class Measures(Errors):
     ulps: UlpHistogram | None = None
     histogram: Histogram | None = None
     top: tuple[LargeError, ...] = ()
-    overflow: Overflow = "NaN"  # of a float16 left side: YES if a value reaches 65504
+    overflow: Overflow = "NaN"  # YES if a value of the left side reaches 65504; NaN if that is not float16
     statistics_only: bool = False
     notes: tuple[str, ...] = ()
 

@@ -160,7 +160,8 @@ class ModuleRecorder(HookRecorder):
     def record(self, call: ModuleCall, role: Role, index: int, tensor: Tensor) -> None:
         """Record one tensor of a call if the plan selects it."""
         if self.capture.plan.selects(call.op, role):
-            call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
+            entry = Entry(call.op, call.type, role, index, order=0, call=call.number)  # `on_exit` sets the order
+            call.entries.append(self.capture.add(entry, tensor))
 
     def follow_gradients(self, call: ModuleCall, outputs: list[tuple[Tensor, Edge | None]]) -> None:
         """Register hooks for the gradients of a call's inputs and outputs."""
@@ -224,7 +225,7 @@ class ModuleRecorder(HookRecorder):
         """Record a gradient, but not again in a second backward pass through the same graph."""
         call.last_gradient = self.capture.next_order()
         if (role, index) not in call.backward:
-            entry = Entry(call.op, call.type, role, index, 0, call.number)
+            entry = Entry(call.op, call.type, role, index, order=0, call=call.number)  # `close` sets the order
             call.backward[role, index] = self.capture.add(entry, gradient)
 
 

@@ -102,11 +102,14 @@ class OperatorRecorder(HookRecorder):
         return f"{op}.{number}"
 
     def record(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
-        """Record tensors. An output is stored in any case: an in-place operator has not raised its version yet."""
+        """Record tensors; the caller sets their order.
+
+        An output is stored in any case: an in-place operator has not raised its version yet.
+        """
         if not self.capture.plan.selects(op, role):
             return []
         return [
-            self.capture.add(Entry(op, kind, role, index, 0), tensor, always_store=role == "output")
+            self.capture.add(Entry(op, kind, role, index, order=0), tensor, always_store=role == "output")
             for index, tensor in enumerate(tensors)
             if tensor.device.type != "meta"
         ]

@@ -126,8 +126,8 @@ class ScriptDump(DumpBase):
         if root not in self._prefixes:
             kind, prefixes = type(root).__name__, set(self._prefixes.values())
             number = sum(name.split("_")[0] == kind for name in prefixes)
-            main = "" not in prefixes and next(root.parameters(), None) is not None
-            self._prefixes[root] = "" if main else f"{kind}_{number}" if number else kind
+            is_main = "" not in prefixes and next(root.parameters(), None) is not None
+            self._prefixes[root] = "" if is_main else f"{kind}_{number}" if number else kind
         return self._prefixes[root]
 
     def on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

@@ -37,7 +37,7 @@ SAME_POSITION, OTHER_POSITION = 2, -3  # `matched_before` is equal; it differs b
 OTHER_TYPE, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
 
 _SPLIT = re.compile(r"[/._:]+")
-KINDS = {  # part of a type's name -> kind of operator
+KINDS = {  # part of a type's name -> kind of operator; the first part in this order that occurs counts
     "batchnorm": "norm", "batch_norm": "norm", "bntraining": "norm", "bninfer": "norm", "layernorm": "layernorm",
     "depthwise": "depthwise", "conv": "conv", "matmul": "linear", "linear": "linear", "dense": "linear",
     "addmm": "linear", "gemm": "linear", "relu": "relu", "maxpool": "maxpool", "max_pool": "maxpool",

@@ -206,10 +206,12 @@ class TapRecorder:
         self._recorded[op] = {ROOT_MODULE: None} if tensor.requires_grad else {}
 
     def receive(self, tag: int, tensor: Tensor) -> None:
+        """Record the tensor of a tap."""
         op, kind, role, index = self.taps.tapped[tag]
-        # Compiled code reuses memory without raising the tensor's version, so every tensor is stored.
-        # `close` sets its order. Its call is the number of tensors that had this tag before.
-        entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, always_store=True)
+        # Compiled code reuses memory without raising the tensor's version, so every tensor is stored. `close` sets its
+        # order. Its call is the number of tensors that had this tag before.
+        entry = Entry(op, kind, role, index, order=0, call=self._count[tag])
+        self.capture.add(entry, tensor, always_store=True)
         self._count[tag] += 1
         self._records.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 

@@ -27,13 +27,13 @@ def make_counts_table(drift: Drift) -> Table:
     return table
 
 
-def make_worst_table(drift: Drift, most: int) -> Table | None:
-    """Return a table of the origin, the largest errors and the refused rows, at most `most`; None if empty."""
+def make_worst_table(drift: Drift, max_rows: int) -> Table | None:
+    """Return a table of the origin, the bad rows (largest errors first) and the refused ones; None without any."""
     origin = drift.explanation.origin
     first = [drift.rows[origin.row_index]] if origin else []
     bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -compute_error(row))
     refused = [row for row in drift.rows if row.result == "refused"]
-    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]
+    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:max_rows]
     if not rows:
         return None
     table = Table("", "step", "tensor", "cosine", "euclid", "max abs", "why", box=None, header_style="dim")

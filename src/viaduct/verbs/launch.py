@@ -280,6 +280,7 @@ def find_device(argv: list[str]) -> Kind | None:
 
 
 def get_accelerator(kind: Kind | None) -> Target | None:
+    """Return the kind of device unless it is unknown or the CPU."""
     return kind if kind is not None and kind != "cpu" else None
 
 

@@ -101,7 +101,7 @@ def _split_path(name: str) -> tuple[str, int, int]:
 
 def _make_tensor(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> StoredTensor:
     op, role, index, parameter = parse_name(name)
-    tensor = StoredTensor(op, "", role, index, 0, step, rank, member=member, parameter=parameter)
+    tensor = StoredTensor(op, role=role, index=index, step=step, rank=rank, member=member, parameter=parameter)
     if isinstance(header, str):
         return replace(tensor, fault=header)
     return replace(tensor, dtype=header.dtype, shape=header.shape, path=path)

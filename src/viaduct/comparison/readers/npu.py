@@ -70,12 +70,12 @@ class OperatorCall(NamedTuple):
 
 
 class FolderIdentity(NamedTuple):
-    """Position of a folder in {time}/{device}/{model}/{model id}/{step}."""
+    """Position of a folder in {time}/{device}/{model}/{model id}/{step}, as far as the path states it."""
 
-    run: str
-    device: int
-    model: str
-    step: int
+    run: str = ""
+    device: int = 0
+    model: str = ""
+    step: int = 0
 
 
 @dataclass
@@ -247,12 +247,12 @@ def identify_folder(root: Path, folder: str) -> FolderIdentity:
     """Return run, device, model and step from the names of the folder and its parents."""
     parts = [part for part in (*root.absolute().parts, *folder.split("/")) if part]
     step, model_id, model, device, run = (*reversed(parts[-5:]), "", "", "", "", "")[:5]
-    if not step.isdecimal() or len(step) >= 9:
-        return FolderIdentity("", 0, "", 0)
+    if not step.isdecimal() or len(step) >= 9:  # a longer number is a time
+        return FolderIdentity()
     if not model_id.isdecimal():
-        return FolderIdentity("", 0, "", int(step))
+        return FolderIdentity(step=int(step))
     if not device.isdecimal() or len(device) > 4:
-        return FolderIdentity("", 0, f"{model}/{model_id}", int(step))
+        return FolderIdentity(model=f"{model}/{model_id}", step=int(step))
     return FolderIdentity(run if run.isdecimal() else "", int(device), f"{model}/{model_id}", int(step))
 
 

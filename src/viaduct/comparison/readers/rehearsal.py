@@ -43,10 +43,10 @@ def find_ranks(path: Path) -> dict[int, Path]:
 
 def read(path: Path) -> StoredDump:
     """Read the headers of all tensors that a rehearsal recorded; raise BadData if there are none."""
-    side = read_record(path)
-    if not side.tensors:
+    dump = read_record(path)
+    if not dump.tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", "Perhaps the rehearsal ended before its first step.")
-    return side
+    return dump
 
 
 def read_record(path: Path) -> StoredDump:
@@ -91,7 +91,7 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
         call = calls[op, role, index]
         if role in ("input", "output") and op != LOSS:  # a loss is not the call of a module
             calls[op, role, index] += 1
-        tensor = StoredTensor(op, "", role, index, order, step, rank)
+        tensor = StoredTensor(op, role=role, index=index, order=order, step=step, rank=rank)
         if isinstance(header, str):
             yield replace(tensor, fault=header)
         else:
