@@ -100,7 +100,7 @@ def use_helper(site: Site, device: ast.expr | None) -> None:
     if not site.is_editable or site.has_unpacked_arguments:
         site.request_review(
             "this names CUDA: use accelerator.autocast or accelerator.GradScaler of the helper",
-            zh="此处指定了 CUDA:请改用辅助模块的对应函数",
+            zh="此处指定了 CUDA:请改用辅助模块的 accelerator.autocast 或 accelerator.GradScaler",
         )
         return
     is_autocast = site.name in AUTOCAST_NAMES

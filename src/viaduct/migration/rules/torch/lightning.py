@@ -28,11 +28,13 @@ def report_trainer(site: Site) -> None:
     if class_name not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
     names = " and ".join(card.title for card in site.cards)
-    choice = f"accelerator={site.text_of(accelerator)}" if accelerator is not None else "the default accelerator"
+    choice, choice_zh = "the default accelerator", "默认加速器"
+    if accelerator is not None:
+        choice = choice_zh = f"accelerator={site.text_of(accelerator)}"
     site.request_review(
         f"Lightning has no accelerator for the {names}, and {choice} would be CUDA or the CPU: pass a subclass of "
         "lightning's Accelerator for the device, and a strategy whose process_group_backend is the card's",
-        zh=f"Lightning 没有 {names} 的加速器,此处会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"
+        zh=f"Lightning 没有 {names} 的加速器,{choice_zh} 会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"
         "并在 strategy 中设置其 process_group_backend",
         risk="high",
     )

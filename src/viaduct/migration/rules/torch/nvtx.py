@@ -17,11 +17,11 @@ rule = Rule(
 MLU_MARKS = f"{MLU.torch_module}.{MLU.range_module}"  # torch.mlu.cnpx, after `cuda_api`
 # Also `cuda.nvtx` where the import `from torch import cuda` was edited, so that `cuda` is the card's module.
 NVTX_NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
-# Function of NVTX -> the card's functions to use instead.
+# Function of NVTX -> the card's functions to use instead, in English and Chinese.
 ALTERNATIVES = {
-    "range_push": "range_start returns a number for range_end",
-    "range_pop": "range_end takes the number that range_start returned",
-    "range": "range_start before and range_end after",
+    "range_push": ("range_start returns a number for range_end", "range_start 返回供 range_end 使用的编号"),
+    "range_pop": ("range_end takes the number that range_start returned", "range_end 接收 range_start 返回的编号"),
+    "range": ("range_start before and range_end after", "之前调用 range_start,之后调用 range_end"),
 }
 
 
@@ -31,9 +31,9 @@ def report_range(site: Site) -> None:
     function = site.name.rpartition(".")[2]
     if site.name.startswith(MLU_MARKS) and function in NVTX_FUNCTIONS:
         return  # torch_mlu has it
+    english, chinese = ALTERNATIVES.get(function, ("range_start, range_end, mark", "range_start、range_end、mark"))
     site.request_review(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {card.torch_module}.{card.range_module}: "
-        f"{ALTERNATIVES.get(function, 'range_start, range_end, mark')}",
-        zh=f"{site.name} 为 NVIDIA 性能工具打标记;"
-        f"最接近的是 {card.torch_module}.{card.range_module} 的 range_start、range_end",
+        f"{english}",
+        zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {card.torch_module}.{card.range_module}:{chinese}",
     )
