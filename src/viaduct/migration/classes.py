@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import is_property
+from viaduct.migration.reexports import find_by_ending
 from viaduct.migration.source import FunctionNode
 
 if TYPE_CHECKING:
@@ -57,14 +58,7 @@ def find_class(project: Project, name: str) -> str | None:
     """
     if name in project.classes:
         return name
-    if "." not in name:
-        return None
-    matches = [
-        candidate
-        for candidate in project.classes_by_last_name.get(name.rpartition(".")[2], [])
-        if candidate.endswith(f".{name}")
-    ]
-    return matches[0] if len(matches) == 1 else None
+    return find_by_ending(name, project.classes_by_last_name) if "." in name else None
 
 
 def list_ancestry(project: Project, name: str) -> list[str]:

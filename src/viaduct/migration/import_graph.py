@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.project import Project
+from viaduct.migration.reexports import find_by_ending
 
 LIBRARIES = {
     *sys.stdlib_module_names,
@@ -51,8 +52,7 @@ class Modules:
         for start in range(1, len(parts)):
             if (end := ".".join(parts[start:])) in self.paths:
                 return self.paths[end]
-        matches = [module for module in self.by_last_name.get(parts[-1], ()) if module.endswith(f".{name}")]
-        return self.paths[matches[0]] if len(matches) == 1 else None
+        return self.paths.get(find_by_ending(name, self.by_last_name) or "")
 
     def find_all(self, names: Iterable[str], importer: str) -> set[str]:
         """Return the files of these modules, without the importer itself."""

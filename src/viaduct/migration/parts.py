@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.graphs import group_connected, reverse_edges
 from viaduct.migration.import_graph import Modules, scan_imports
+from viaduct.migration.reexports import find_nearest_module
 
 MIN_SPLIT_BYTES = 6_000_000
 """A smaller project is one part."""
@@ -54,32 +55,22 @@ def find_imports(texts: dict[str, bytes]) -> dict[str, set[str]]:
     modules = Modules(texts)
     imports = {}
     for path, data in texts.items():
-        folder = PurePosixPath(path).parent.parts
+        package = ".".join(PurePosixPath(path).parent.parts)
         names = set(scan_imports(data, path))
-        imports[path] = {file for name in names for file in find_files(name, folder, modules)} - {path}
+        imports[path] = {file for name in names for file in find_files(name, package, modules)} - {path}
     return imports
 
 
-def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator[str]:
+def find_files(name: str, package: str, modules: Modules) -> Iterator[str]:
     """Yield the file of a dotted name, and those of the packages around it: for a.b.c also a.b and a.
 
-    Each is looked up in `folder`, that of the importing file, and in the folders above; else it is the only module with
-    this ending.
+    `package`: folder of the importing file, as a dotted name.
     """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        prefix = ".".join(parts[:length])
-        for count in range(len(folder), -1, -1):
-            full = ".".join([*folder[:count], prefix])
-            if full in modules.paths:
-                yield modules.paths[full]
-                break
-        else:
-            matches = [
-                module for module in modules.by_last_name.get(parts[length - 1], ()) if module.endswith(f".{prefix}")
-            ]
-            if len(matches) == 1:
-                yield modules.paths[matches[0]]
+        module = find_nearest_module(".".join(parts[:length]), package, modules.paths, modules.by_last_name)
+        if module is not None:
+            yield modules.paths[module]
 
 
 def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:

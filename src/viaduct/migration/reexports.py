@@ -6,7 +6,7 @@ Before any file is migrated, the names that each module offers are recorded as s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,30 @@ if TYPE_CHECKING:
 FRAMEWORK_ROOTS = ("tensorflow", "torch", "keras", "horovod", *VENDOR_MODULES, "tf_slim")
 MAX_STEPS = 100
 """Maximum number of modules through which a name is followed."""
+
+
+def find_nearest_module(
+    name: str, package: str, modules: Container[str], by_last_name: Mapping[str, list[str]]
+) -> str | None:
+    """Return the module to which a name in a file of `package` refers; None if it is none of `modules`.
+
+    It is looked up in the package, then in each package around it. Else it is the only module with this ending.
+    """
+    parts = package.split(".") if package else []
+    for count in range(len(parts), -1, -1):
+        full = ".".join([*parts[:count], name])
+        if full in modules:
+            return full
+    return find_by_ending(name, by_last_name)
+
+
+def find_by_ending(name: str, by_last_name: Mapping[str, list[str]]) -> str | None:
+    """Return the only dotted name that ends with `.name`; None if there are several or none.
+
+    `by_last_name`: last part of a dotted name -> the names with it.
+    """
+    matches = [full for full in by_last_name.get(name.rpartition(".")[2], ()) if full.endswith(f".{name}")]
+    return matches[0] if len(matches) == 1 else None
 
 
 @dataclass
@@ -45,17 +69,8 @@ class Exports:
         self.by_last_name.setdefault(module.rpartition(".")[2], []).append(module)
 
     def find_module(self, name: str, package: str) -> str | None:
-        """Return the module to which a name in a file of `package` refers.
-
-        It is looked up in the package, then in each package around it. Else it is the only module with this ending.
-        """
-        parts = package.split(".") if package else []
-        for count in range(len(parts), -1, -1):
-            full = ".".join([*parts[:count], name])
-            if full in self.modules:
-                return full
-        matches = [owner for owner in self.by_last_name.get(name.rpartition(".")[2], []) if owner.endswith(f".{name}")]
-        return matches[0] if len(matches) == 1 else None
+        """Return the module to which a name in a file of `package` refers; None if it is not one of the project."""
+        return find_nearest_module(name, package, self.modules, self.by_last_name)
 
     def follow(self, name: str, package: str) -> str:
         """Return the origin of a qualified name; the name itself if no module of the project re-exports it."""
