@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from carrying.sample_observations import make_observation
-from viaduct.carrying.agreement import pair_observations
+from viaduct.carrying.agreement import judge, pair_observations
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import (
     describe_shared_model_dir,
     find_joined_ranks,
+    find_uncompared,
     find_unexecuted_edits,
     find_unseen_ranks,
 )
@@ -39,6 +41,16 @@ def test_a_rank_that_neither_side_saw_is_named_and_one_of_a_single_side_differs(
     assert [pair.why for pair in pair_observations(single, both) if pair.bad] == [
         "only the migrated script has a rank 1"
     ]
+
+
+def test_equal_losses_that_are_nan_or_infinite_prove_nothing() -> None:
+    def find_items(*losses: float) -> list[str]:
+        observed = make_observation(losses=[[loss] for loss in losses])
+        result: Any = SimpleNamespace(agreement=judge(pair_observations(observed, observed)))
+        return [item for doubt in find_uncompared(result) for item in doubt.items]
+
+    assert find_items(2.0, 1.0, 0.5) == []
+    assert find_items(2.0, math.inf, math.nan) == ["step 1", "step 2"]
 
 
 def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:

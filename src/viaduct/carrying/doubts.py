@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from viaduct.carrying.agreement import ValuePair
 from viaduct.carrying.observations import did_ranks_train_together
 from viaduct.carrying.repetition import describe_place
 from viaduct.carrying.values import find_changed_values
@@ -169,17 +171,23 @@ def find_changes_without_effect(result: CarryResult) -> Iterator[Doubt]:
 
 
 def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
-    """Yield doubts about an unsure agreement and about values that rounding hides.
+    """Yield doubts about an unsure agreement, about equal losses that are not finite, and values that rounding hides.
 
     A single hidden loss is a doubt; weights are one if rounding hides more than half of them; gradients are none.
     """
     assert result.agreement is not None
     agreement = result.agreement
+    losses, weights = (agreement.pairs_of(kind) for kind in ("loss", "weight"))
+    yield from make_doubts(
+        "not compared",
+        [f"step {step}" for step in sorted({pair.step or 0 for pair in losses if is_equal_and_not_finite(pair)})],
+        "{n} step{s} had a loss that is NaN or infinite on both sides, which shows nothing about the migration",
+        "{n} 步的损失在两侧都不是有限值,无法说明迁移是否正确",
+    )
     if agreement.verdict == "unsure":
         yield Doubt("not compared", agreement.remarks[0], agreement.remarks[0])
     if agreement.verdict != "rounding":
         return
-    losses, weights = (agreement.pairs_of(kind) for kind in ("loss", "weight"))
     hidden = len(losses) - len(agreement.informative_pairs("loss"))
     if hidden or len(agreement.informative_pairs("weight")) * 2 < len(weights):
         yield Doubt(
@@ -188,6 +196,10 @@ def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
             agreement.remarks,
         )
+
+
+def is_equal_and_not_finite(pair: ValuePair) -> bool:
+    return pair.same and not math.isfinite(pair.left)
 
 
 def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
