@@ -139,7 +139,7 @@ def read_summary(run: Path) -> Json | None:
 
 
 def is_summary_of(summary: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    """Return True if a summary is of a training as long as the recipe in recipe.json.
+    """Return True if a summary was written for the length of the recipe in recipe.json.
 
     A finished run that is resumed with a longer recipe keeps its first summary until it has finished again.
     """

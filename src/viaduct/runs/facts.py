@@ -57,7 +57,7 @@ class RunFacts:
     state: State = "unknown"
     reason: str = ""  # reason of the state, if known
     ending: dict[str, Any] | None = field(default=None, repr=False)  # contents of ending.json
-    is_complete: bool = False  # True if summary.json covers all steps of the recipe
+    is_complete: bool = False  # True if summary.json was written, for the length that the recipe has now
     newest_checkpoint: int | None = None  # step of the newest checkpoint; None for a complete run
     lost_step: int | None = None  # first step whose loss was NaN or infinite
     damage: list[str] = field(default_factory=list)  # missing or damaged files of a run that is still listed

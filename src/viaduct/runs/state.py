@@ -1,7 +1,7 @@
-"""State of a run, judged from its lock (RUN/.lock) and its files. Training that stops early writes RUN/ending.json.
+"""State of a run, judged from its lock (RUN/.lock) and its files. Training that is stopped or fails writes ending.json.
 
 running       a live process holds RUN/.lock
-finished      summary.json covers all steps of the recipe
+finished      summary.json was written for the recipe's length, perhaps after fewer steps (`stop_threshold`, a callback)
 interrupted   it was stopped and saved a checkpoint: `viaduct train --run RUN` resumes it
 pruned        interrupted by `viaduct search`, which stopped this trial early
 crashed       it ended in an error, or it had begun and there is no ending.json
@@ -23,7 +23,7 @@ from viaduct.runs.facts import RunFacts, State
 FINAL_WEIGHTS = "model.safetensors"
 TRIAL_FILE = "trial.json"
 """File that a search writes into the run directory of each of its trials."""
-KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
+KILLED = "no ending was written: probably the process was killed (SIGKILL, out of memory) or the machine went down"
 
 
 def is_locked(folder: str) -> bool | None:
