@@ -97,6 +97,7 @@ def _build_network() -> nn.Module:
 
 
 def _measure_update(network: nn.Module, torch_device: torch.device, precision: str) -> dict[str, torch.Tensor]:
+    """Run a step; return the change of each parameter and running statistic, by name."""
     before = _copy_tensors(network)
     _run_step(network, torch_device, precision)
     after = _copy_tensors(network)

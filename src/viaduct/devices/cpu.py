@@ -1,4 +1,7 @@
-"""CPU: always available; `viaduct devices --test` compares the other devices with it."""
+"""CPU: always available; `viaduct devices --test` compares the other devices with it.
+
+The public functions are described in `base.Device`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA cards, through torch's own CUDA build."""
+"""NVIDIA cards, through torch's own CUDA build; the public functions are described in `base.Device`."""
 
 from __future__ import annotations
 

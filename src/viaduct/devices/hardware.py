@@ -39,7 +39,7 @@ def find_version(place: VersionFile | None) -> str | None:
 
 
 def find_software_versions(card: Card) -> dict[str, str | None]:
-    """Return the versions of a card's toolkit, if the vendor's plug-in needs one, and of its driver."""
+    """Return the versions of a card's toolkit, if the plug-in needs one, and of its driver; None for one not found."""
     toolkit = {card.software.lower(): find_version(card.toolkit_version)} if card.toolkit_version else {}
     return {**toolkit, "driver": find_version(card.driver_version)}
 
@@ -101,7 +101,7 @@ def count_cards(name: str) -> int:
 
 
 def find_package_version(package: str) -> str | None:
-    """Return the version of an installed package, without importing it."""
+    """Return the version of a package, without importing it; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -31,7 +31,7 @@ def find_broken_plugins() -> dict[str, str]:
 
 
 class PluginDevice:
-    """Cards of one vendor: an implementation of `base.Device`."""
+    """Cards of one vendor: an implementation of `base.Device`, which describes the public methods."""
 
     def __init__(self, card: Card) -> None:
         self.NAME = card.name
@@ -158,6 +158,6 @@ class PluginDevice:
         return f"{self._card.repair_hint}, and use {self._matching_plugin}."
 
     def _find_version(self) -> str | None:
-        """Return the plug-in's version, also if it does not load."""
+        """Return the plug-in's version, also if it does not load; None if it is not installed."""
         loaded = getattr(sys.modules.get(self._card.plugin), "__version__", None)
         return str(loaded) if loaded else find_package_version(self._card.plugin)

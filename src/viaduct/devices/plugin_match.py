@@ -73,7 +73,10 @@ def find_mismatched_plugins(torch: str) -> list[PluginMatch]:
 
 
 def find_pinned_torch(requirements: list[str]) -> str | None:
-    """Return the release that a requirement pins: X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`."""
+    """Return the release of torch that a requirement pins, or None.
+
+    It is X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`.
+    """
     for requirement in requirements:
         pinned = re.match(r"torch\s*\(?\s*={2,3}\s*(\d+(?:\.\d+)+)", requirement.strip(), re.IGNORECASE)
         if pinned:
@@ -82,7 +85,7 @@ def find_pinned_torch(requirements: list[str]) -> str | None:
 
 
 def find_torch_in_version(package: str, version: str) -> str | None:
-    """Return the torch release that the plug-in's own version names."""
+    """Return the torch release that the plug-in's own version names, or None."""
     if package == NPU.plugin:
         match = re.match(r"\d+\.\d+\.\d+", version)
         return match[0] if match else None

@@ -26,9 +26,10 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 @cache
 def replace_faulty_weight_gradients() -> torch.library.Library | None:
-    """Register `compute_gradients` as the backward kernel of convolutions on the CPU (x86 only), in this process.
+    """Register `compute_gradients` as the backward kernel of convolutions on the CPU, in this process.
 
-    Layers, torch.nn.functional and compiled graphs all reach it, because they call the kernel through the dispatcher.
+    Return the registration; on other processors than x86 do nothing and return None. Layers, torch.nn.functional and
+    compiled graphs all reach the kernel, because they call it through the dispatcher.
     """
     if platform.machine().lower() not in _X86:
         return None

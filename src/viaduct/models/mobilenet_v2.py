@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
 
-Its blocks are inverted residuals: a 1x1 convolution to six times the channels (in the first block to as many), a
-depthwise 3x3 convolution with the stride, and a 1x1 convolution back without an activation. Channels are scaled by
+Its blocks are inverted residuals: a 1x1 convolution to six times the channels (the first block has none), a depthwise
+3x3 convolution with the stride, and a 1x1 convolution back without an activation. Channels are scaled by
 `width` and rounded to multiples of 8; the 1280 channels of the last convolution are never scaled down. Activations are
 ReLU6.
 """

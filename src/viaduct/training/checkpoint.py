@@ -92,6 +92,7 @@ class SavedCheckpoint:
         return read_tensors(self.path / EMA_FILE)
 
     def read_state(self) -> dict[str, Any]:
+        """Return everything but weights and averaged weights; raise BadRun if the file is damaged."""
         try:
             state = torch.load(self.path / STATE_FILE, map_location="cpu", weights_only=True)
             require_type(state, dict, "the state")
@@ -177,7 +178,7 @@ def list_checkpoints(folder: Path) -> list[SavedCheckpoint]:
 
 
 def find_newest_intact(folder: Path) -> tuple[SavedCheckpoint | None, list[str]]:
-    """Return the newest intact checkpoint, and what is wrong with the newer ones."""
+    """Return the newest intact checkpoint, or None, and what is wrong with each newer one."""
     damaged: list[str] = []
     for saved in reversed(list_checkpoints(folder)):
         damage = saved.find_damage()

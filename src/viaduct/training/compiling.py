@@ -97,7 +97,7 @@ class Compilation:
         return run_eagerly(self.parts) if self.parts else nullcontext()
 
     def describe_compilation(self) -> str | None:
-        """Return what was compiled and how long it took; only the first call after a step returns text."""
+        """Return what was compiled and how long it took; None if nothing was, and after the first call."""
         if not self.is_underway:
             return None
         self.is_underway = False
@@ -205,7 +205,7 @@ def has_compiler() -> bool:
 
 
 def describe_unused_compile(recipe: Recipe) -> str | None:
-    """Return a line for the user if the recipe's `mode` or `compile` makes --compile or --compile-parts useless."""
+    """Return a line for the user if the recipe's `mode` or `compile` makes --compile(-parts) useless, else None."""
     parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
     if parts and recipe.compile == "off":
         return f"{parts} has no effect with --compile off."

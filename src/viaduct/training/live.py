@@ -207,7 +207,7 @@ def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> byt
 
 
 def read_size(run: Path, name: str) -> tuple[int, int] | None:
-    """Return width and height of an image in RUN/images, so that the page does not shift while it loads."""
+    """Return width and height of an image in RUN/images, so that the page does not shift while it loads, or None."""
     head = read_image(run, f"/images/{name}", PNG_HEAD_BYTES)
     return (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) if head else None
 

@@ -71,7 +71,7 @@ def describe_model_file(recipe: Recipe) -> dict[str, str] | None:
 
 
 def find_changed_model_file(record: Mapping[str, Any], recipe: Recipe) -> Path | None:
-    """Return the file of the network's function if its checksum differs from the one in a run's recipe.json."""
+    """Return the file of the network's function if its checksum differs from that in a run's recipe.json, else None."""
     before, now = record.get("model_file"), describe_model_file(recipe)
     if not isinstance(before, dict) or now is None or before.get("sha256") == now["sha256"]:
         return None

@@ -126,7 +126,7 @@ class SingleRank:
         return model, state
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        """Return rank 0's tensors and state on every rank. All ranks call it."""
+        """Return rank 0's model, state and averages on every rank. All ranks call it."""
         return model, state, averages
 
     def take_rows(self, model: State, state: State, averages: State | None) -> State:

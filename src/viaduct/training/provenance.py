@@ -33,7 +33,7 @@ PACKAGE = Path(__file__).parents[1]
 # Packages whose source decides what a run computes, together with viaduct's top-level modules.
 TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
-MAX_SESSIONS = 32
+MAX_SESSIONS = 32  # that are recorded: the first and the latest
 MAX_PIXEL_BYTES = 512 << 20  # images in memory that are larger than this are fingerprinted by a sample
 MAX_BUILD_BYTES = 1 << 20  # a larger build.json is not read
 
@@ -145,7 +145,7 @@ def update_with_pixels(digest: Any, stored: Any) -> str:
     """Add the pixels of images in memory to a digest, of large arrays only some blocks; return which, in words."""
     stride = max(1, -(-int(stored.nbytes) // MAX_PIXEL_BYTES))
     digest.update(f"{stored.shape}".encode())
-    chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
+    chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))  # images of a block of 16 MiB
     for start in range(0, len(stored), chunk * stride):
         digest.update(stored[start : start + chunk].tobytes())
     return "every pixel" if stride == 1 else f"pixels of one in {stride} blocks of images"

@@ -15,7 +15,7 @@ from viaduct.recipes import Recipe
 def seed_generators(seed: int) -> None:
     """Seed the generators of Python, NumPy and torch."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(seed % 2**32)  # NumPy takes 32 bits
     torch.manual_seed(seed)
 
 

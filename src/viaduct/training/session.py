@@ -86,7 +86,10 @@ def run_training(request: TrainingRequest) -> Outcome:
 
 @contextlib.contextmanager
 def serve_live_page(request: TrainingRequest, group: Group) -> Iterator[LivePage | None]:
-    """Serve the page of the run from rank 0 within the block; an error that ends the block is shown on the page."""
+    """Serve the page of the run within the block, on rank 0; an error that ends the block is shown on the page.
+
+    Yield None without --watch, and on the other ranks.
+    """
     opened: list[LivePage] = []  # rank 0 appends the page, which cannot be sent to the other ranks
     if request.watch is not None:
         port = request.watch

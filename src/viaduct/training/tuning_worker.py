@@ -38,7 +38,7 @@ from viaduct.tuning.request_server import Answer, OperatorRequests, serve
 from viaduct.tuning.signature import THREADS, Signature
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
-MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41
+MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41  # a turn: a step without and one with the choices; fewer are no verdict
 
 
 class RecipeStep:
