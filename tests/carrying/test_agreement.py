@@ -7,7 +7,14 @@ import math
 import numpy as np
 
 from carrying.sample_observations import make_observation
-from viaduct.carrying.agreement import NOISE_FACTOR, judge, needs_perturbed_run, pair_observations, set_tolerances
+from viaduct.carrying.agreement import (
+    NOISE_FACTOR,
+    NOTHING_MOVED,
+    judge,
+    needs_perturbed_run,
+    pair_observations,
+    set_tolerances,
+)
 from viaduct.carrying.observations import Observations, Rank
 
 
@@ -97,6 +104,13 @@ def test_a_weight_that_the_perturbed_run_loses_is_not_judged() -> None:
     judged = judge(pair_observations(make_observation(), other), noise)
     assert judged.verdict == "rounding"
     assert [pair.name for pair in judged.informative_pairs("weight")] == ["steps"]
+
+
+def test_a_perturbed_run_that_changed_nothing_is_named() -> None:
+    pairs = pair_observations(make_observation(), make_observation(shift=1e-4))
+    equal = pair_observations(make_observation(), make_observation())
+    assert judge(pairs, equal).remarks == [NOTHING_MOVED]
+    assert judge(pairs, pair_observations(make_observation(), make_observation(shift=1e-6))).remarks == []
 
 
 def test_a_loss_of_zero_keeps_the_noise_of_the_losses_before_it() -> None:

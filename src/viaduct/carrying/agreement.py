@@ -38,6 +38,10 @@ EXTRA_UNITS = 4.0  # units in the last place that are allowed in addition
 UNINFORMATIVE_TOLERANCE = 0.05  # a value with this tolerance or more shows nothing about the migration
 MAX_FIRST_LOSS_ROUNDING = 0.02  # if losses of step 0 differ by more between the sides, the reason is not rounding
 MAX_PERTURBED_LOSS_ERROR = 0.01  # nor is it if they differ by more between the original and the perturbed run
+NOTHING_MOVED = (
+    "The run with moved weights is exactly equal to the original. Perhaps no weight was moved, since only parameters of "
+    "modules and trainable TensorFlow variables are; then rounding was not measured."
+)
 FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 # Variables that the vendors' adapters for TensorFlow, such as npu_bridge, add to the script's own.
 ADAPTER_VARIABLES = re.compile(
@@ -243,7 +247,10 @@ def judge(
         return Agreement("unsure", pairs, [remark])
     judged = set_tolerances(pairs, perturbed_pairs or [])
     verdict: AgreementVerdict = "differ" if any(pair.bad for pair in judged) else "rounding"
-    return Agreement(verdict, judged, list(describe_uninformative(judged)))
+    remarks = list(describe_uninformative(judged))
+    if perturbed_pairs and all(pair.same for pair in perturbed_pairs):
+        remarks.append(NOTHING_MOVED)
+    return Agreement(verdict, judged, remarks)
 
 
 def describe_nondeterminism(perturbed_pairs: list[ValuePair]) -> str:
