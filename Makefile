@@ -8,7 +8,11 @@ TORCH  ?= torch==2.13.0
 # All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo quick test test-plain-cpu test-all test-browser test-gpu test-matrix check results wheel clean python
+# Triton's kernels run in its interpreter. Only these tests see Triton: where it is installed, torch's compiler imports it.
+WITH_TRITON  := PYTHONPATH=$(CURDIR)/$(VENV)/triton
+TEST_KERNELS := $(WITH_TRITON) $(BIN)/python -m pytest $(PARALLEL) -rs tests/kernels
+
+.PHONY: demo quick test test-kernels test-plain-cpu test-all test-browser test-gpu test-matrix check results wheel clean python
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
@@ -24,14 +28,19 @@ quick: $(VENV)/.dev
 	$(BIN)/python -m pytest --quick $(PARALLEL)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --ignore tests/kernels
+	$(TEST_KERNELS)
+
+test-kernels: $(VENV)/.dev
+	$(TEST_KERNELS)
 
 # The suite as a processor with AVX2 and neither AVX-512 nor bf16 instructions runs it (docs/cpu.md).
 test-plain-cpu: $(VENV)/.dev
-	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 VIADUCT_CPU_BF16=0 $(BIN)/python -m pytest $(PARALLEL)
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 VIADUCT_CPU_BF16=0 $(BIN)/python -m pytest $(PARALLEL) --ignore tests/kernels
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not browser"
+	$(BIN)/python -m pytest -m "not browser" --ignore tests/kernels
+	$(WITH_TRITON) $(BIN)/python -m pytest -m "not browser" tests/kernels
 
 test-browser: $(VENV)/.dev
 	$(BIN)/python -m pytest -m browser -rs
@@ -76,6 +85,8 @@ $(VENV)/.dev: $(VENV)/.core
 	@# onnx cannot share an environment with TensorFlow 2.15: tests put this folder before it, in processes of their own.
 	$(BIN)/pip install -q --target $(VENV)/onnx 'onnx>=1.18' 'onnxscript>=0.5' 'onnxruntime>=1.22' 'ml_dtypes<0.6' \
 	|| echo "onnx cannot be installed here: its tests are skipped."
+	$(BIN)/pip install -q --no-deps --target $(VENV)/triton 'triton==3.6.0' \
+	|| echo "Triton cannot be installed here: the tests of its kernels are skipped."
 	@touch $@
 
 clean:

@@ -127,16 +127,16 @@ def make_wiring(cell: Cell, index: int) -> Wiring:
     """Return the readers of one state of a cell."""
     raw: list[Side] = []
     convs: list[tuple[Side, nn.Conv2d]] = []
-    for number, combination in enumerate(cell.combinations):
+    for number, (combination, operations) in enumerate(zip(cell.combinations, cell.plan.combinations, strict=True)):
         for side, layer in enumerate((combination.left, combination.right)):
-            # Each of the two operations is (name, index of the state that it reads).
-            if combination.operations[side][1] != index:  # type: ignore[index]
+            _, state = operations[side]
+            if state != index:
                 continue
             if (conv := find_first_conv(layer)) is None:  # type: ignore[arg-type]
                 raw.append((number, side))
             else:
                 convs.append(((number, side), conv))
-    return Wiring(raw, convs, cell.output.index(index) if index in cell.output else None)
+    return Wiring(raw, convs, cell.plan.output.index(index) if index in cell.plan.output else None)
 
 
 def find_first_conv(layer: nn.Module) -> nn.Conv2d | None:
@@ -179,7 +179,7 @@ class CellPass:
         self.cell, self.weights, self.readers, self.keep_probability = cell, weights, readers, keep_probability
         self.side_inputs: dict[Side, Tensor] = {}  # input of each side of the combinations
         self.parts: dict[int, list[Tensor]] = {}  # position in the output -> the state, once for each outside reader
-        self.buffer = OutputBuffer(len(cell.output))
+        self.buffer = OutputBuffer(len(cell.plan.output))
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
         """Return the output for each reader. In the first cell `previous` is the second state, once for each reader."""
@@ -192,7 +192,7 @@ class CellPass:
         for number, combination in enumerate(self.cell.combinations):
             sides = (combination.left, combination.right)
             self.add_state(number + 2, [self.make_term((number, side), layer) for side, layer in enumerate(sides)])  # type: ignore[arg-type]
-        parts = [part for index in range(len(self.cell.output)) for part in self.parts[index]]
+        parts = [part for index in range(len(self.cell.plan.output)) for part in self.parts[index]]
         return list(JoinedFunction.apply(self.buffer, self.readers, *parts))  # type: ignore[no-untyped-call]
 
     def add_state(self, index: int, terms: list[Term]) -> None:
@@ -250,8 +250,8 @@ class CellPass:
 
     def draw_factor(self, side: Side, x: Tensor) -> Tensor | None:
         """Return drop path's random factor for each example; None without drop path and for the operation *none*."""
-        number, operation_index = side
-        name: str = self.cell.combinations[number].operations[operation_index][0]  # type: ignore[index,assignment]
+        number, position = side
+        name, _ = self.cell.plan.combinations[number][position]
         if self.keep_probability is None or name == "none":
             return None
         return drop_path(x.new_ones((len(x), 1, 1, 1)), self.keep_probability).flatten().float()

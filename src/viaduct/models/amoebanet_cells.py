@@ -232,7 +232,7 @@ class Cell(nn.Module):
 
     def __init__(self, plan: Plan, inputs: int, previous: Previous | None, filters: int, stride: int) -> None:
         super().__init__()
-        self.output = plan.output
+        self.plan = plan
         self.outputs = filters * len(plan.output)
         self.entry = Entry(inputs, filters)
         self.previous = nn.Identity() if previous is None else previous.build_entry(filters)
@@ -244,4 +244,4 @@ class Cell(nn.Module):
         states = [self.entry(x_NCHW), self.previous(previous_NCHW)]
         for combination in self.combinations:
             states.append(combination(states, keep))
-        return relu_in_place(torch.cat([states[index] for index in self.output], dim=1))
+        return relu_in_place(torch.cat([states[index] for index in self.plan.output], dim=1))
