@@ -184,7 +184,9 @@ def read_table(
     header: list[str] = []
     for row in filter(keep, read_rows(path, notes)):
         if not header:
-            positions = {position: (name, unit) for name, places in row.columns.items() for position, unit in places}
+            positions = {
+                position: (name, unit) for name, same_name in row.columns.items() for position, unit in same_name
+            }
             header = [f"{name} ({unit})" if unit else name for _, (name, unit) in sorted(positions.items())]
         if len(rows) == most:
             notes.append(f"{path.name}: the report has its first {most:,} rows.")

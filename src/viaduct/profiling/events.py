@@ -129,16 +129,16 @@ def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
     for start, end in spans:
         while first < len(removed) and removed[first][1] <= start:
             first += 1
-        rest = start  # start of what is left of the present span
+        remaining_start = start  # of the present span
         for index in range(first, len(removed)):
             removed_start, removed_end = removed[index]
             if removed_start >= end:
                 break
-            if removed_start > rest:
-                remaining.append((rest, removed_start))
-            rest = max(rest, removed_end)
-        if rest < end:
-            remaining.append((rest, end))
+            if removed_start > remaining_start:
+                remaining.append((remaining_start, removed_start))
+            remaining_start = max(remaining_start, removed_end)
+        if remaining_start < end:
+            remaining.append((remaining_start, end))
     return remaining
 
 

@@ -29,7 +29,7 @@ class Block(nn.Module):
         return functional.relu(self.branch(x) + self.shortcut(x))
 
 
-def network() -> nn.Module:
+def make_network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 16, 7, 2, 3, bias=False),
@@ -45,28 +45,29 @@ def network() -> nn.Module:
     )
 
 
-def batches(count: int, seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    drawn = torch.Generator().manual_seed(seed)
+def make_batches(count: int, seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
     return [
-        (torch.randn(4, 3, 32, 32, generator=drawn), torch.randint(0, 10, (4,), generator=drawn)) for _ in range(count)
+        (torch.randn(4, 3, 32, 32, generator=generator), torch.randint(0, 10, (4,), generator=generator))
+        for _ in range(count)
     ]
 
 
-def train(place: str, optimizer: str = "SGD", steps: int = 3, **options: object) -> dict[str, torch.Tensor]:
-    """The weights and statistics after some steps on that device."""
-    model = network().to(place)
+def train(device: str, optimizer: str = "SGD", steps: int = 3, **options: object) -> dict[str, torch.Tensor]:
+    """Return the weights and statistics after some steps on a device."""
+    model = make_network().to(device)
     torch.manual_seed(1)
-    chosen = getattr(torch.optim, optimizer)(model.parameters(), **{"lr": 0.01, **options})
-    for images, labels in batches(steps):
-        loss = functional.cross_entropy(model(images.to(place)), labels.to(place))
-        chosen.zero_grad()
+    updater = getattr(torch.optim, optimizer)(model.parameters(), **{"lr": 0.01, **options})
+    for images, labels in make_batches(steps):
+        loss = functional.cross_entropy(model(images.to(device)), labels.to(device))
+        updater.zero_grad()
         loss.backward()
-        chosen.step()
+        updater.step()
     return {name: value.cpu() for name, value in model.state_dict().items()}
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def have_equal_tensors(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def make_perceptron() -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""Backward passes on every card."""
+"""Backward passes on several cards."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rehearsal.torch_stage.networks import batches, network
+from rehearsal.torch_stage.networks import make_batches, make_network
 from rehearsal.torch_stage.staged import on
 
 
@@ -93,13 +93,13 @@ def test_the_scaler_skips_what_overflows_and_halves_and_otherwise_steps() -> Non
     assert fixed.get_scale() == 8.0
 
 
-def train_mixed(place: str) -> dict[str, torch.Tensor]:
-    model = network().to(place)
+def train_mixed(device: str) -> dict[str, torch.Tensor]:
+    model = make_network().to(device)
     torch.manual_seed(1)
-    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9), torch.amp.GradScaler(place)
-    for images, labels in batches(3):
-        with torch.autocast(place, dtype=torch.float16):
-            loss = functional.cross_entropy(model(images.to(place)), labels.to(place))
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9), torch.amp.GradScaler(device)
+    for images, labels in make_batches(3):
+        with torch.autocast(device, dtype=torch.float16):
+            loss = functional.cross_entropy(model(images.to(device)), labels.to(device))
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(optimizer)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rehearsal.torch_stage.networks import batches, network, same
+from rehearsal.torch_stage.networks import have_equal_tensors, make_batches, make_network
 from rehearsal.torch_stage.staged import on
 
 
@@ -29,8 +29,8 @@ def test_tensors_are_loaded_to_the_device_in_the_file_or_in_map_location() -> No
     assert load_device(buffer, map_location="npu:2", weights_only=False) == torch.device("npu:2")
     assert load_device(buffer, map_location=torch.device("npu")) == torch.device("npu:4")
     assert load_device(buffer, map_location={"npu:1": "npu:0"}) == torch.device("npu:0")
-    assert load_device(buffer, map_location=lambda storage, place: storage.npu(3)) == torch.device("npu:3")
-    assert load_device(buffer, map_location=lambda storage, place: storage) == torch.device("cpu")
+    assert load_device(buffer, map_location=lambda storage, location: storage.npu(3)) == torch.device("npu:3")
+    assert load_device(buffer, map_location=lambda storage, location: storage) == torch.device("cpu")
 
 
 @on("mlu")
@@ -57,14 +57,14 @@ def test_shared_memory_stays_shared_in_a_file_and_in_a_deep_copy() -> None:
 @on("npu")
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     def run(first: int, last: int, resume: bool) -> dict[str, torch.Tensor]:
-        model = network().npu()
+        model = make_network().npu()
         optimizer = torch.optim.Adam(model.parameters())
         if resume:
             saved = torch.load(tmp_path / "run.pt", map_location="npu", weights_only=True)
             model.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
             torch.npu.set_rng_state(saved["random"].cpu())
-        for images, labels in batches(4)[first:last]:
+        for images, labels in make_batches(4)[first:last]:
             optimizer.zero_grad()
             functional.cross_entropy(model(images.npu()), labels.npu()).backward()
             optimizer.step()
@@ -77,4 +77,4 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: P
     torch.manual_seed(1)
     run(0, 2, resume=False)
     torch.manual_seed(99)
-    assert same(run(2, 4, resume=True), uninterrupted)
+    assert have_equal_tensors(run(2, 4, resume=True), uninterrupted)

@@ -12,126 +12,126 @@ import torch.distributed as dist
 from torch.nn import functional
 
 from forked_viaduct import start_command
-from rehearsal.torch_stage.networks import batches, network, same
+from rehearsal.torch_stage.networks import have_equal_tensors, make_batches, make_network
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
 
 
-def ranks(stage: str, work: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
-    """Return the results of `work` on two ranks."""
+def run_on_two_ranks(stage: str, function: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
+    """Return the results of `function` on two ranks."""
     backend = backend or BACKENDS[stage]
     with (
-        start_command(rank, stage, work, folder, 0, backend) as first,
-        start_command(rank, stage, work, folder, 1, backend) as second,
+        start_command(run_rank, stage, function, folder, 0, backend) as first,
+        start_command(run_rank, stage, function, folder, 1, backend) as second,
     ):
         outputs = [command.communicate() for command in (first, second)]
         assert first.returncode == second.returncode == 0, outputs
-    return [torch.load(folder / f"{stage}{number}.pt", weights_only=False) for number in range(2)]
+    return [torch.load(folder / f"{stage}{rank}.pt", weights_only=False) for rank in range(2)]
 
 
-def rank(stage: str, work: str, folder: Path, number: int, backend: str) -> None:
+def run_rank(stage: str, function: str, folder: Path, rank: int, backend: str) -> None:
     from viaduct.rehearsal import torch_stage
 
-    os.environ.update(RANK=str(number), WORLD_SIZE="2", LOCAL_RANK=str(number))
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank))
     if stage == "cuda":
         torch_stage.install_cuda_as_cpu()
     elif stage != "cpu":
         torch_stage.install(stage)
     if stage != "cpu":
-        getattr(torch, stage).set_device(number)
-    dist.init_process_group(backend, init_method=f"file://{folder}/{stage}", rank=number, world_size=2)
-    answer = globals()[work](f"{stage}:{number}" if stage != "cpu" else "cpu", number)
-    torch.save(answer, folder / f"{stage}{number}.pt")
+        getattr(torch, stage).set_device(rank)
+    dist.init_process_group(backend, init_method=f"file://{folder}/{stage}", rank=rank, world_size=2)
+    results = globals()[function](f"{stage}:{rank}" if stage != "cpu" else "cpu", rank)
+    torch.save(results, folder / f"{stage}{rank}.pt")
     dist.destroy_process_group()
 
 
-def training(place: str, number: int) -> dict[str, torch.Tensor]:
-    model = network().to(place)
+def train_with_ddp(device: str, rank: int) -> dict[str, torch.Tensor]:
+    model = make_network().to(device)
     for buckets in (False, True):
-        ids = None if place == "cpu" else [number]
+        ids = None if device == "cpu" else [rank]
         wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=buckets)
         optimizer = torch.optim.SGD(wrapped.parameters(), 0.05, momentum=0.9)
-        torch.manual_seed(number)
-        for images, labels in batches(2, seed=number):
+        torch.manual_seed(rank)
+        for images, labels in make_batches(2, seed=rank):
             optimizer.zero_grad()
-            functional.cross_entropy(wrapped(images.to(place)), labels.to(place)).backward()
+            functional.cross_entropy(wrapped(images.to(device)), labels.to(device)).backward()
             optimizer.step()
     return {name: value.cpu() for name, value in model.state_dict().items()}
 
 
 @pytest.mark.parametrize("stage", ["npu", pytest.param("cuda", marks=pytest.mark.slow)])
 def test_ddp_trains_to_the_weights_of_the_cpu_bit_for_bit(stage: str, tmp_path: Path) -> None:
-    expected = ranks("cpu", "training", tmp_path)
+    expected = run_on_two_ranks("cpu", "train_with_ddp", tmp_path)
     weights = [name for name in expected[0] if not name.endswith(("running_mean", "running_var"))]
     assert all(torch.equal(expected[0][name], expected[1][name]) for name in weights)
-    for ours, theirs in zip(ranks(stage, "training", tmp_path), expected, strict=True):
-        assert same(ours, theirs)
+    for ours, theirs in zip(run_on_two_ranks(stage, "train_with_ddp", tmp_path), expected, strict=True):
+        assert have_equal_tensors(ours, theirs)
 
 
-def everything(place: str, number: int) -> dict[str, Any]:
-    """Every collective once, by name."""
-    own = torch.full((2,), float(number), device=place)
-    answer: dict[str, Any] = {"backend": dist.get_backend(), "size": dist.get_world_size()}
+def run_every_collective(device: str, rank: int) -> dict[str, Any]:
+    """Call every collective once; return the results by name."""
+    own = torch.full((2,), float(rank), device=device)
+    results: dict[str, Any] = {"backend": dist.get_backend(), "size": dist.get_world_size()}
     for op in ("SUM", "MAX", "AVG"):
         value = own + 1
         dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
-        answer[op] = value.tolist()
+        results[op] = value.tolist()
     several = [own + 1, own + 3]
     dist.all_reduce_coalesced(several, op=dist.ReduceOp.AVG)
-    answer["AVG of several"] = [value.tolist() for value in several]
-    listed = [torch.zeros(2, device=place) for _ in range(2)]
+    results["AVG of several"] = [value.tolist() for value in several]
+    listed = [torch.zeros(2, device=device) for _ in range(2)]
     dist.all_gather(listed, own)
-    answer["all_gather"] = [part.tolist() for part in listed]
-    tensor = torch.zeros(4, device=place)
+    results["all_gather"] = [part.tolist() for part in listed]
+    tensor = torch.zeros(4, device=device)
     dist.all_gather_into_tensor(tensor, own)
-    answer["all_gather_into_tensor"] = tensor.tolist()
+    results["all_gather_into_tensor"] = tensor.tolist()
     with pytest.raises(RuntimeError, match="view size is not compatible"):  # its parts would be copies
-        dist.all_gather_into_tensor(torch.zeros(2, 4, device=place).t(), torch.zeros(4, device=place))
-    part = torch.zeros(2, device=place)
-    dist.reduce_scatter_tensor(part, torch.arange(4.0, device=place))
-    answer["reduce_scatter_tensor"] = part.tolist()
+        dist.all_gather_into_tensor(torch.zeros(2, 4, device=device).t(), torch.zeros(4, device=device))
+    part = torch.zeros(2, device=device)
+    dist.reduce_scatter_tensor(part, torch.arange(4.0, device=device))
+    results["reduce_scatter_tensor"] = part.tolist()
     dist.reduce_scatter(part, [own, own + 5])
-    answer["reduce_scatter"] = part.tolist()
-    dist.all_to_all_single(part, torch.arange(2.0, device=place) + 10 * number)
-    answer["all_to_all_single"] = part.tolist()
+    results["reduce_scatter"] = part.tolist()
+    dist.all_to_all_single(part, torch.arange(2.0, device=device) + 10 * rank)
+    results["all_to_all_single"] = part.tolist()
     dist.all_to_all(listed, [own + 10, own + 20])
-    answer["all_to_all"] = [value.tolist() for value in listed]
+    results["all_to_all"] = [value.tolist() for value in listed]
     dist.broadcast(part, 1)
-    answer["broadcast"] = part.tolist()
-    dist.scatter(part, [own, own + 3] if number == 0 else None, 0)
-    answer["scatter"] = part.tolist()
-    gathered = [torch.zeros(2, device=place) for _ in range(2)] if number == 0 else None
+    results["broadcast"] = part.tolist()
+    dist.scatter(part, [own, own + 3] if rank == 0 else None, 0)
+    results["scatter"] = part.tolist()
+    gathered = [torch.zeros(2, device=device) for _ in range(2)] if rank == 0 else None
     dist.gather(own, gathered, 0)
-    answer["gather"] = [value.tolist() for value in gathered or []]
-    if number == 0:
+    results["gather"] = [value.tolist() for value in gathered or []]
+    if rank == 0:
         dist.send(own + 9, 1)
     else:
         dist.recv(part, 0)
-        answer["recv"] = part.tolist()
+        results["recv"] = part.tolist()
     objects: list[Any] = [None, None]
-    dist.all_gather_object(objects, {"rank": number})
-    answer["objects"] = objects
+    dist.all_gather_object(objects, {"rank": rank})
+    results["objects"] = objects
     later = dist.all_reduce(own, async_op=True)
     later.wait()
-    answer["later"] = own.tolist()
+    results["later"] = own.tolist()
     group = dist.new_group([0, 1])
     dist.barrier(group)
     dist.barrier()
     with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
         dist.all_reduce(torch.ones(1))
-    norm = torch.nn.SyncBatchNorm(3).to(place)
-    torch.manual_seed(number)
+    norm = torch.nn.SyncBatchNorm(3).to(device)
+    torch.manual_seed(rank)
     image = torch.randn(2, 3, 4, 4)
-    result = norm(image.to(place))
+    result = norm(image.to(device))
     result.square().sum().backward()
-    answer["norm"] = (image, result.detach().cpu(), norm.running_var.cpu())
-    return answer
+    results["norm"] = (image, result.detach().cpu(), norm.running_var.cpu())
+    return results
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_every_collective_does_what_its_name_says(tmp_path: Path) -> None:
     for stage, backend in (("mlu", "cncl"), ("cuda", "nccl")):
-        zero, rank1 = ranks(stage, "everything", tmp_path)
+        zero, rank1 = run_on_two_ranks(stage, "run_every_collective", tmp_path)
         assert zero["backend"] == backend
         assert zero["SUM"] == [3, 3]
         assert zero["MAX"] == [2, 2]
@@ -160,38 +160,38 @@ def check_norm(zero: tuple[torch.Tensor, ...], one: tuple[torch.Tensor, ...]) ->
     torch.testing.assert_close(zero[2], plain.running_var)
 
 
-def reductions(place: str, number: int) -> dict[str, Any]:
-    """Sums of the card's and the host's tensors in the first group and in one that inherits its backend."""
-    answer: dict[str, Any] = {"backend": dist.get_backend()}
+def reduce_in_two_groups(device: str, rank: int) -> dict[str, Any]:
+    """Return sums of the device's and the host's tensors in the first group and in one that inherits its backend."""
+    results: dict[str, Any] = {"backend": dist.get_backend()}
     for group_name, group in (("first", None), ("second", dist.new_group([0, 1]))):
-        for device in (place, "cpu"):
-            value = torch.full((2,), number + 1.0, device=device)
+        for tensor_device in (device, "cpu"):
+            value = torch.full((2,), rank + 1.0, device=tensor_device)
             try:
                 dist.all_reduce(value, group=group)
             except RuntimeError as error:
-                answer[f"{group_name} {device.split(':')[0]}"] = str(error).splitlines()[0]
+                results[f"{group_name} {tensor_device.split(':')[0]}"] = str(error).splitlines()[0]
             else:
-                answer[f"{group_name} {device.split(':')[0]}"] = value.tolist()
-    return answer
+                results[f"{group_name} {tensor_device.split(':')[0]}"] = value.tolist()
+    return results
 
 
 @pytest.mark.parametrize("backend", ["cpu:hccl,npu:hccl", "hccl"])
 def test_the_cards_library_refuses_the_hosts_tensors(backend: str, tmp_path: Path) -> None:
-    for answer in ranks("npu", "reductions", tmp_path, backend):
-        assert answer["first npu"] == answer["second npu"] == [3, 3]
-        assert answer["first cpu"] == answer["second cpu"] == "No backend type associated with device type cpu"
+    for results in run_on_two_ranks("npu", "reduce_in_two_groups", tmp_path, backend):
+        assert results["first npu"] == results["second npu"] == [3, 3]
+        assert results["first cpu"] == results["second cpu"] == "No backend type associated with device type cpu"
 
 
 def test_a_backend_for_cuda_does_not_serve_the_npu(tmp_path: Path) -> None:
-    for answer in ranks("npu", "reductions", tmp_path, "cpu:gloo,cuda:hccl"):
-        assert answer["first npu"] == answer["second npu"] == "No backend type associated with device type npu"
-        assert answer["first cpu"] == answer["second cpu"] == [3, 3]
+    for results in run_on_two_ranks("npu", "reduce_in_two_groups", tmp_path, "cpu:gloo,cuda:hccl"):
+        assert results["first npu"] == results["second npu"] == "No backend type associated with device type npu"
+        assert results["first cpu"] == results["second cpu"] == [3, 3]
 
 
 @pytest.mark.parametrize(
     ("stage", "backend"), [("npu", "cpu:gloo,npu:hccl"), ("cuda", "cpu:gloo,cuda:nccl"), ("cuda", "cuda:nccl,cpu:gloo")]
 )
 def test_a_backend_for_both_serves_both_in_groups_that_inherit_it_too(stage: str, backend: str, tmp_path: Path) -> None:
-    for answer in ranks(stage, "reductions", tmp_path, backend):
-        assert answer.pop("backend") == backend
-        assert list(answer.values()) == [[3, 3]] * 4
+    for results in run_on_two_ranks(stage, "reduce_in_two_groups", tmp_path, backend):
+        assert results.pop("backend") == backend
+        assert list(results.values()) == [[3, 3]] * 4

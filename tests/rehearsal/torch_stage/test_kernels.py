@@ -1,4 +1,4 @@
-"""Arithmetic on the stand-in: what must not mix, and numbers that are the CPU's bit for bit."""
+"""Arithmetic on the stand-in: devices that must not mix, and results that equal the CPU's bit for bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rehearsal.torch_stage.networks import make_perceptron, network, same, train
+from rehearsal.torch_stage.networks import have_equal_tensors, make_network, make_perceptron, train
 from rehearsal.torch_stage.staged import on
 
 
@@ -24,7 +24,7 @@ def test_tensors_of_two_devices_do_not_mix() -> None:
         with pytest.raises(RuntimeError, match=words):
             torch.nn.functional.linear(card, other)
     with pytest.raises(RuntimeError, match=words):
-        network().npu()(torch.ones(1, 3, 32, 32))
+        make_network().npu()(torch.ones(1, 3, 32, 32))
     assert (card + torch.tensor(1.0)).sum() == 8  # a number on the host goes with anything
 
 
@@ -50,7 +50,10 @@ def test_weights_after_training_are_those_of_the_cpu_bit_for_bit() -> None:
         ("AdamW", {"fused": True}),
         ("RMSprop", {"foreach": False}),
     ):
-        assert same(train("cpu", optimizer, **options), train("npu:3", optimizer, **options)), (optimizer, options)
+        assert have_equal_tensors(train("cpu", optimizer, **options), train("npu:3", optimizer, **options)), (
+            optimizer,
+            options,
+        )
 
 
 @on("mlu")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rehearsal.torch_stage.networks import make_perceptron, same, train
+from rehearsal.torch_stage.networks import have_equal_tensors, make_perceptron, train
 from rehearsal.torch_stage.staged import on
 from rehearsal.torch_stage.test_casting import train_mixed
 
@@ -110,7 +110,7 @@ def test_streams_memory_seeds_and_scaling_work() -> None:
 
 
 @on("cuda")
-def test_its_checkpoints_are_those_of_a_gpu() -> None:
+def test_checkpoints_are_those_of_a_gpu() -> None:
     buffer = io.BytesIO()
     torch.save(torch.nn.Linear(2, 2).cuda().state_dict(), buffer)
     assert b"cuda:0" in zipfile.ZipFile(buffer).read("archive/data.pkl")
@@ -120,8 +120,8 @@ def test_its_checkpoints_are_those_of_a_gpu() -> None:
         ("cuda:1", "cuda:1"),
         (torch.device("cuda"), "cuda:0"),
         ({"cuda:0": "cuda:2"}, "cuda:2"),
-        (lambda storage, place: storage.cuda(3), "cuda:3"),
-        (lambda storage, place: storage, "cpu"),
+        (lambda storage, location: storage.cuda(3), "cuda:3"),
+        (lambda storage, location: storage, "cpu"),
     ):
         buffer.seek(0)
         assert str(torch.load(buffer, map_location=where)["weight"].device) == device
@@ -141,9 +141,9 @@ def test_a_script_and_its_migrated_copy_end_with_the_same_bits(tmp_path: Path) -
     write_original(path=tmp_path / "cuda.pt")
     write_migrated(path=tmp_path / "npu.pt")
     ours, theirs = (torch.load(tmp_path / name) for name in ("cuda.pt", "npu.pt"))
-    assert same(ours[0], theirs[0])
-    assert same(ours[1], theirs[1])
-    assert not same(ours[0], ours[1])
+    assert have_equal_tensors(ours[0], theirs[0])
+    assert have_equal_tensors(ours[1], theirs[1])
+    assert not have_equal_tensors(ours[0], ours[1])
 
 
 @on("cuda")

@@ -16,7 +16,7 @@ from viaduct.rehearsal import limits
 def cuda_file(path: Path) -> Path:
     """A file whose tensors lie on cuda:0, as a GPU writes it."""
     torch.save({"weight": torch.ones(2)}, path)
-    torch.serialization.register_package(1, lambda storage: "cuda:0", lambda storage, place: None)
+    torch.serialization.register_package(1, lambda storage: "cuda:0", lambda storage, location: None)
     torch.save({"weight": torch.ones(2)}, path)
     torch.serialization._package_registry.pop(0)
     return path
