@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.comparison.measures import MEASURES, measure
+from viaduct.comparison.measures import MEASURES, TOLERANCES, measure
 
 NUMBERS = [name for name in MEASURES.values() if name != "standard_deviation"]
 
@@ -46,11 +46,15 @@ def test_identical_tensors_have_no_largest_errors() -> None:
     assert (found.top, found.identical, found.within, found.differing) == ((), True, 1.0, 0)
 
 
-def test_the_share_within_tolerance_is_relative_to_the_element_or_the_tensors_size() -> None:
+def test_the_share_within_tolerance_is_relative_to_the_element_or_the_tensors_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     right = np.array([1000.0, 1.0, 0.0, 1.0])
     left = right + np.array([0.9, 0.2, 0.2, 600.0])
-    assert measure(left, right, tolerance=1e-3).within == 0.75  # root mean square 500: 0.5 is allowed everywhere
-    assert measure(left, right, tolerance=1e-5).within == 0.0
+    monkeypatch.setitem(TOLERANCES, "float64", 1e-3)
+    assert measure(left, right).within == 0.75  # root mean square 500: 0.5 is allowed everywhere
+    monkeypatch.setitem(TOLERANCES, "float64", 1e-5)
+    assert measure(left, right).within == 0.0
 
 
 def test_saturation_and_overflow_are_reported_for_half_precision() -> None:

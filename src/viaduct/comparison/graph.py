@@ -129,8 +129,8 @@ def _make_node(tree: Tree) -> Node:
         originals=_read_originals(attributes),
         outputs=tuple(_read_output(desc) for desc in _list_values(tree, "output_desc") if isinstance(desc, dict)),
         input_layouts=tuple(_keep_text(_read_value(desc, "layout")) for desc in _list_values(tree, "input_desc")),
-        is_split_part=_read_value(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
-        l1_group=_keep_text(_read_value(attributes.get(L1, {}), "s")),
+        is_split_part=_read_value(attributes.get(MULTI), "b") in (True, "true", "True", 1, "1"),
+        l1_group=_keep_text(_read_value(attributes.get(L1), "s")),
     )
 
 
@@ -144,32 +144,25 @@ def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
 def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
     if ORIGINALS not in attributes:
         return None
-    names = _read_value(attributes[ORIGINALS], "list")
-    return (
-        tuple(name for text in _list_values(names, "s") if (name := _keep_text(text)))
-        if isinstance(names, dict)
-        else ()
-    )
+    names = _list_values(_read_value(attributes[ORIGINALS], "list"), "s")
+    return tuple(text for name in names if (text := _keep_text(name)))
 
 
 def _read_output(desc: Tree) -> Output:
     attributes = _read_attributes(desc)
-    shape = _read_value(desc, "shape")
-    origin_shape = _read_value(attributes.get(ORIGIN_SHAPE, {}), "list")
+    origin_layout = _read_value(attributes.get(ORIGIN_FORMAT), "s") or _read_value(attributes.get(GE_FORMAT), "s")
     return Output(
         layout=_keep_text(_read_value(desc, "layout")),
-        shape=_read_shape(shape, "dim"),
-        origin=_keep_text(_read_value(attributes.get(ORIGIN_NAME, {}), "s")),
-        origin_index=_parse_int(_read_value(attributes.get(ORIGIN_INDEX, {}), "i")),
-        origin_layout=_keep_text(
-            _read_value(attributes.get(ORIGIN_FORMAT, {}), "s") or _read_value(attributes.get(GE_FORMAT, {}), "s")
-        ),
-        origin_shape=_read_shape(origin_shape, "i"),
+        shape=_read_shape(_read_value(desc, "shape"), "dim"),
+        origin=_keep_text(_read_value(attributes.get(ORIGIN_NAME), "s")),
+        origin_index=_parse_int(_read_value(attributes.get(ORIGIN_INDEX), "i")),
+        origin_layout=_keep_text(origin_layout),
+        origin_shape=_read_shape(_read_value(attributes.get(ORIGIN_SHAPE), "list"), "i"),
     )
 
 
 def _read_shape(shape: Any, key: str) -> tuple[int, ...]:
-    numbers = [_parse_int(dim) for dim in _list_values(shape, key)] if isinstance(shape, dict) else []
+    numbers = [_parse_int(dim) for dim in _list_values(shape, key)]
     return tuple(dim for dim in numbers if dim is not None)
 
 
@@ -192,11 +185,13 @@ def _list_values(tree: Any, key: str) -> list[Any]:
 
 
 def _read_value(tree: Any, key: str) -> Any:
+    """Return the first value of a field; None if it is missing or `tree` is not a message."""
     values = _list_values(tree, key)
     return values[0] if values else None
 
 
 def _keep_text(value: Any) -> str:
+    """Return a text as it is, and "" for anything else."""
     return value if isinstance(value, str) else ""
 
 

@@ -175,18 +175,12 @@ class Measures(Errors):
 
 
 def measure(
-    left: Array,
-    right: Array,
-    left_dtype: str = "",
-    right_dtype: str = "",
-    *,
-    kld: KldVariant = "book",
-    tolerance: float | None = None,
+    left: Array, right: Array, left_dtype: str = "", right_dtype: str = "", *, kld: KldVariant = "book"
 ) -> Measures:
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
 
     `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: the
-    variant of the KL divergence. `tolerance`: for Measures.within; None: the coarser dtype's (TOLERANCES).
+    variant of the KL divergence.
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
@@ -194,8 +188,7 @@ def measure(
     first_pass = FirstPass(*sides, MAX_ERRORS_KEPT).run()
     if (scales := first_pass.choose_scales()) != UNSCALED:
         first_pass = FirstPass(*sides, MAX_ERRORS_KEPT, scales).run()
-    if tolerance is None:
-        tolerance = TOLERANCES[find_coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
+    tolerance = TOLERANCES[find_coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
     return FinalMeasures(first_pass, kld, tolerance).compute()
 
 
