@@ -14,11 +14,11 @@ from viaduct.migration.lookups import last_name
 from viaduct.migration.predicates import find_argument, is_in_annotation, is_in_instance_check, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import (
+    get_qualified_root,
     is_bound_cuda_method,
     is_method_of_project,
     is_no_device_or_reported,
     is_of_other_library,
-    qualified_root,
 )
 from viaduct.migration.rules.torch._is_cuda import is_own_field
 from viaduct.migration.rules.torch._loaded import load_destination
@@ -124,7 +124,7 @@ def find_moves(file: MigratedFile) -> Iterator[Candidate]:
         for call in file.index.methods.get(method, []):
             site = Site(RULE, file, call)
             receiver = call.func.value  # type: ignore[attr-defined]
-            if not is_of_other_library(qualified_root(site, receiver)) and not is_method_of_project(
+            if not is_of_other_library(get_qualified_root(site, receiver)) and not is_method_of_project(
                 site, receiver, method
             ):
                 yield make_candidate(file, "moves", call, state)

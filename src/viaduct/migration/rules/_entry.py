@@ -14,7 +14,7 @@ APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 
 @cache_per_file
-def main_guard(site: Site) -> ast.If | None:
+def find_main_guard(site: Site) -> ast.If | None:
     """Return the statement `if __name__ == "__main__":` of this file; None if it has none."""
     for statement in site.source.tree.body:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare):
@@ -26,21 +26,21 @@ def main_guard(site: Site) -> ast.If | None:
 
 
 @cache_per_file
-def main_function(site: Site) -> FunctionNode | None:
+def find_main_function(site: Site) -> FunctionNode | None:
     """Return the function of this file that module-level code starts first, by `app.run(…)`, `x.run(…)` or `main()`.
 
     A function that is called directly must have "main" in its name.
     """
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
-    for call in module_calls(site):
+    for call in find_module_calls(site):
         is_runner = site.qualified_name(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
-        name = run_function(call) if is_runner else plain_name(call.func)
+        name = find_run_function(call) if is_runner else plain_name(call.func)
         if name in defined and (is_runner or "main" in name.lower()):
             return defined[name]
     return None
 
 
-def run_function(call: ast.Call) -> str:
+def find_run_function(call: ast.Call) -> str:
     """Return the name of the function that app.run starts: its argument, by default `main`."""
     argument = call.args[0] if call.args else keyword_value(call, "main")
     return "main" if argument is None else plain_name(argument)
@@ -52,7 +52,7 @@ def is_imported_by_others(site: Site) -> bool:
     return bool(project.importers.get(path)) or project.module_of(path)[0] in project.plain_imported_names
 
 
-def module_calls(site: Site) -> Iterator[ast.Call]:
+def find_module_calls(site: Site) -> Iterator[ast.Call]:
     """Yield the calls in module-level code, the main guard included, in the order of its statements."""
     for statement in site.source.tree.body:
         if not isinstance(statement, FunctionNode | ast.ClassDef):
@@ -79,7 +79,7 @@ def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]
     return leading
 
 
-def executed_statements(block: list[ast.stmt]) -> list[ast.stmt]:
+def select_executed(block: list[ast.stmt]) -> list[ast.stmt]:
     """Return the statements of a block that are neither definitions nor imports."""
     excluded = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
     return [statement for statement in block if not isinstance(statement, excluded)]
@@ -87,7 +87,7 @@ def executed_statements(block: list[ast.stmt]) -> list[ast.stmt]:
 
 def first_statement_of_main(site: Site) -> ast.stmt | None:
     """Return the first statement of the main function, else of the main guard; None without both."""
-    main, guard = main_function(site), main_guard(site)
+    main, guard = find_main_function(site), find_main_guard(site)
     if main is not None:
         return first_statement(main)
     return guard.body[0] if guard is not None else None

@@ -30,10 +30,10 @@ def needs_communication(options: Options) -> bool:
 def asks_for_ranks(site: Site) -> bool:
     """Return True if this file, or one that it imports, asks hccl for ranks now or after its migration."""
     is_asking = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.file.index.calls)
-    return is_asking or bool(site.file.project.all_imports(site.file.path) & asking_files(site))
+    return is_asking or bool(site.file.project.all_imports(site.file.path) & find_asking_files(site))
 
 
-def asking_files(site: Site) -> set[str]:
+def find_asking_files(site: Site) -> set[str]:
     """Return the files that ask hccl for ranks.
 
     If this file or one that it imports trains, these include the files that initialise variables: there the rule
@@ -45,7 +45,7 @@ def asking_files(site: Site) -> set[str]:
     return project.rank_files.union(*(project.files_calling.get(name, set()) for name in INITIALIZERS))
 
 
-def ensure_init_function(site: Site, near: ast.stmt) -> str:
+def get_init_function(site: Site, near: ast.stmt) -> str:
     """Return the name of the file's function that returns a session and the operation that starts communication.
 
     If the file has none, write the function before the top-level statement that contains `near`.

@@ -17,7 +17,7 @@ from viaduct.migration.rules.tf1._tensorflow_names import render_rewriter_config
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
 
 
-def npu_optimizer_statements(site: Site, config: str, at: ast.AST) -> list[str]:
+def render_npu_optimizer(site: Site, config: str, at: ast.AST) -> list[str]:
     """Return the statements that let a session with the ConfigProto `config` run on the NPU.
 
     Request the import that registers NpuOptimizer.
@@ -55,18 +55,18 @@ def find_config_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
             return None
         return ConfigVariable(node.id, (node.id,), [site.source.statement_around(value) for value in values], values)
     if isinstance(node, ast.Attribute) and is_self_attribute(node):
-        assignments = list(attribute_assignments(site, node))
+        assignments = list(find_attribute_assignments(site, node))
         values = [assignment.value for assignment in assignments]
         return ConfigVariable(site.text_of(node), ("self", node.attr), list(assignments), values)
     return None
 
 
-def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
+def find_attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
     """Yield the assignments to the same attribute of self in the class around a node."""
     owner = site.source.class_around(node)
     for inner in ast.walk(owner) if owner else ():
         target = sole_target(inner) if isinstance(inner, ast.Assign) else None
-        if target is not None and field_path(site, target) == ("self", node.attr):
+        if target is not None and get_field_path(site, target) == ("self", node.attr):
             yield inner  # type: ignore[misc]
 
 
@@ -74,7 +74,7 @@ def is_config_proto(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and site.qualified_name(node.func) in CONFIG_PROTO
 
 
-def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
+def get_field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     """Return `config.graph_options.rewrite_options` as its parts; () for anything but a dotted name.
 
     A name that holds a field is replaced by that field, up to five times in a row: `custom_op` by
@@ -90,25 +90,25 @@ def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr == "add":
         origin = origin.func.value
     if isinstance(origin, ast.Attribute) and depth < 5:
-        prefix = field_path(site, origin, depth + 1)
+        prefix = get_field_path(site, origin, depth + 1)
         return (*prefix, *reversed(parts)) if prefix else ()
     return (node.id, *reversed(parts))
 
 
 def find_adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
     """Return the first statement that adds a custom optimizer to the config that `node` names; None if none does."""
-    return adding_statements(site).get((config.parts, variable_identity(site, config.parts, node)))
+    return find_adding_statements(site).get((config.parts, identify_variable(site, config.parts, node)))
 
 
 @cache_per_file
-def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
-    """Return the first statement that adds a custom optimizer, by the config's parts and `variable_identity`."""
+def find_adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
+    """Return the first statement that adds a custom optimizer, by the config's parts and `identify_variable`."""
     statements: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
     for node in site.source.attributes.get("custom_optimizers", ()):
-        parts = field_path(site, node)
+        parts = get_field_path(site, node)
         if parts[-3:] == ("graph_options", "rewrite_options", "custom_optimizers") and len(parts) > 3:
             config = parts[:-3]
-            statements.setdefault((config, variable_identity(site, config, node)), site.source.statement_around(node))
+            statements.setdefault((config, identify_variable(site, config, node)), site.source.statement_around(node))
     return statements
 
 
@@ -120,10 +120,10 @@ def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> 
 
 def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:
     """Return True if the config's name refers to the same variable at two nodes."""
-    return variable_identity(site, config.parts, left) == variable_identity(site, config.parts, right)
+    return identify_variable(site, config.parts, left) == identify_variable(site, config.parts, right)
 
 
-def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
+def identify_variable(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
     """Return a key that differs for variables of the same name in different scopes."""
     if parts[0] == "self":
         return site.source.class_around(node)
@@ -131,19 +131,19 @@ def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> obje
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 
-def last_setting(site: Site, parts: tuple[str, ...], start: ast.stmt) -> ast.stmt:
+def find_last_setting(site: Site, parts: tuple[str, ...], start: ast.stmt) -> ast.stmt:
     """Return the last of the consecutive statements from `start` on that set fields of a config.
 
-    `parts` names the config or a field of it, as `field_path` does.
+    `parts` names the config or a field of it, as `get_field_path` does.
     """
     block, last = site.source.block_around(start), start
     for statement in block[block.index(start) + 1 :]:
         target: ast.AST | None = sole_target(statement) if isinstance(statement, ast.Assign) else None
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             target = statement.value.func
-        while isinstance(target, ast.Attribute | ast.Subscript) and not field_path(site, target):
+        while isinstance(target, ast.Attribute | ast.Subscript) and not get_field_path(site, target):
             target = target.value  # `custom_op.parameter_map` of `custom_op.parameter_map["use_off_line"].b`
-        path = field_path(site, target) if target is not None else ()
+        path = get_field_path(site, target) if target is not None else ()
         if path[: len(parts)] != parts or len(path) <= len(parts):
             break
         last = statement

@@ -25,16 +25,16 @@ def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = N
     """Yield the statements that leave the block (return, exit, break and continue of outer loops), except in `skip`."""
     for statement in statements:
         if statement is not skip:
-            yield from exits_of(site)(statement)
+            yield from get_exit_finder(site)(statement)
 
 
 @cache_per_file
-def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
+def get_exit_finder(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
     """Return a cached function that finds the exits of a statement."""
-    return cache(lambda statement: tuple(exits_within(statement, in_loop=False)))
+    return cache(lambda statement: tuple(find_exits_within(statement, in_loop=False)))
 
 
-def exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
+def find_exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
     """Yield a node and the statements in it that leave the block; in a loop, break and continue do not."""
     leaves_loop = isinstance(node, ast.Break | ast.Continue) and not in_loop
     if isinstance(node, ast.stmt) and (leaves_loop or isinstance(node, ast.Return) or is_exit(node)):
@@ -45,7 +45,7 @@ def exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
         is_loop_body = isinstance(node, ast.For | ast.AsyncFor | ast.While) and field == "body"
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from exits_within(child, in_loop or is_loop_body)
+                yield from find_exits_within(child, in_loop or is_loop_body)
 
 
 def is_exit(node: ast.AST) -> bool:
@@ -58,7 +58,7 @@ def is_exit(node: ast.AST) -> bool:
 
 def runs_main_and_exits(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a statement runs the script's main function and then exits: `tf.app.run()`, `tf.test.main()`."""
-    calls = [call for call in ending_calls(site) if dotted_name(call.func) not in EXIT_FUNCTIONS]
+    calls = [call for call in find_ending_calls(site) if dotted_name(call.func) not in EXIT_FUNCTIONS]
     return any(site.source.is_within(call, [statement]) for call in calls for statement in statements)
 
 
@@ -77,7 +77,7 @@ def is_endless(statement: ast.stmt) -> bool:
         return False
     test = statement.test
     is_true = isinstance(test, ast.Constant) and bool(test.value)
-    return is_true and not any(True for inner in statement.body for _ in exits_within(inner, in_loop=False))
+    return is_true and not any(True for inner in statement.body for _ in find_exits_within(inner, in_loop=False))
 
 
 def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
@@ -97,7 +97,7 @@ def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> Non
     if value is None or not is_computed(value):
         site.edit.insert_before(statement, lines)
         return
-    name = result_name(site, statement)
+    name = get_result_name(site, statement)
     site.edit.insert_before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
     is_return = isinstance(statement, ast.Return)
@@ -114,7 +114,7 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
     return call.args[0] if isinstance(call, ast.Call) and call.args else None
 
 
-def result_name(site: Site, statement: ast.stmt) -> str:
+def get_result_name(site: Site, statement: ast.stmt) -> str:
     """Return the name of the variable for returned values, the same for all returns of a function."""
     function = site.source.function_around(statement)
     for mark in site.file.handled:
@@ -144,10 +144,10 @@ def is_computed(value: ast.expr) -> bool:
 def ends_program(site: Site, statements: list[ast.stmt]) -> bool:
     """Return True if a call in the statements, except in definitions, ends the program."""
     executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
-    return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
+    return any(site.source.is_within(call, [statement]) for call in find_ending_calls(site) for statement in executed)
 
 
 @cache_per_file
-def ending_calls(site: Site) -> list[ast.Call]:
+def find_ending_calls(site: Site) -> list[ast.Call]:
     calls = site.source.nodes_of_type(ast.Call)
     return [call for call in calls if (site.qualified_name(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]

@@ -53,7 +53,7 @@ def keeps_horovod(site: Site) -> bool:
     return bool(find_unfollowed_uses(site))
 
 
-def files_that_keep_horovod(site: Site) -> list[str]:
+def find_files_with_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the NPU."""
     keeping_files = site.file.project.unconverted_horovod_files
     if not keeping_files:

@@ -16,7 +16,7 @@ from viaduct.migration.lookups import (
 from viaduct.migration.predicates import is_self
 from viaduct.migration.project_usage import GROUPING_CALLS, makes_initialiser
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._config_proto import attribute_assignments
+from viaduct.migration.rules.tf1._config_proto import find_attribute_assignments
 
 # Functions of TensorFlow that return the initialiser of a list of variables.
 LIST_INITIALIZERS = (
@@ -102,7 +102,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         return None
     owner = site.values.assigned_value(function.value)
     if isinstance(owner, ast.Attribute):
-        values = [assignment.value for assignment in attribute_assignments(site, owner)]
+        values = [assignment.value for assignment in find_attribute_assignments(site, owner)]
         owner = values[0] if len(values) == 1 else owner
     if is_self(owner):
         own_class = site.source.class_around(function)
@@ -153,7 +153,7 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
     project = site.file.project
     if is_project_initialiser(site, site.qualified_name(node)):
         return True
-    values = [assignment.value for assignment in attribute_assignments(site, node)] if is_self(node.value) else []
+    values = [assignment.value for assignment in find_attribute_assignments(site, node)] if is_self(node.value) else []
     if values:
         return any(makes_initialiser(site.values, value) or is_built_by_call(site, value) for value in values)
     if f".{node.attr}" in project.initialisers:

@@ -38,7 +38,7 @@ def is_model(site: Site, node: ast.expr) -> bool:
     if site.values.kind(node) == "keras_model":
         return True
     origin = site.values.assigned_value(node)
-    return isinstance(origin, ast.Call) and plain_name(origin.func) in model_classes(site)
+    return isinstance(origin, ast.Call) and plain_name(origin.func) in find_model_classes(site)
 
 
 def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
@@ -46,7 +46,7 @@ def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
     return site.values.kind(receiver) is None and site.qualified_name(receiver) is None
 
 
-def model_classes(site: Site) -> set[str]:
+def find_model_classes(site: Site) -> set[str]:
     """Return the classes at module level of this file that derive from a Keras model class."""
     return {
         node.name

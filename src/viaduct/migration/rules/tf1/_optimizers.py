@@ -11,7 +11,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import OPTIMIZER_TRAINING_FUNCTIONS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
-from viaduct.migration.rules.tf1._config_proto import attribute_assignments
+from viaduct.migration.rules.tf1._config_proto import find_attribute_assignments
 from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import kind_of_call
 
@@ -101,7 +101,7 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
             for value in bindings_of(site, node) or [None]
         )
     if isinstance(node, ast.Attribute) and depth < 5:
-        values = [inner.value for inner in attribute_assignments(site, node) if not is_none(inner.value)]
+        values = [inner.value for inner in find_attribute_assignments(site, node) if not is_none(inner.value)]
         return bool(values) and all(is_known_optimizer(site, value, depth + 1) for value in values)
     return False
 

@@ -66,9 +66,9 @@ def runs_before_main(site: Site, node: ast.AST) -> bool:
         scope = scope.outer
     if not isinstance(scope.node, ast.Module):
         return False
-    if _entry.main_function(site) is not None:
+    if _entry.find_main_function(site) is not None:
         return True
-    guard = _entry.main_guard(site)
+    guard = _entry.find_main_guard(site)
     if guard is None and site.file.project.importers.get(site.file.path):
         return True  # the started script imports this module
     return guard is not None and guard not in site.source.ancestors(node)

@@ -26,7 +26,7 @@ CONVERTER = full_name("npu_run_config_init")
 
 def is_only_for_canned_estimators(site: Site, config: ast.expr) -> bool:
     """Return True if a RunConfig is used only for canned estimators."""
-    uses = config_uses(site, config)
+    uses = find_config_uses(site, config)
     return bool(uses) and all(is_passed_to_canned_estimator(site, use) for use in uses)
 
 
@@ -35,11 +35,11 @@ def is_only_passed_to_converter(site: Site, config: ast.expr) -> bool:
 
     False if an NPUEstimator gets the result, since it needs an NPURunConfig.
     """
-    uses = config_uses(site, config)
+    uses = find_config_uses(site, config)
     return bool(uses) and all(is_passed_to_converter(site, use) for use in uses)
 
 
-def config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
+def find_config_uses(site: Site, config: ast.expr) -> list[ast.expr]:
     """Return the reads of the variable that holds a config, or the config itself if there is no variable."""
     variable = assigned_name(site, config)
     return [config] if variable is None else list(find_reads(site, variable))
@@ -50,7 +50,7 @@ def is_passed_to_converter(site: Site, value: ast.expr) -> bool:
     call = call_with_argument(site, value)
     if call is None or site.qualified_name(call.func) != CONVERTER:
         return False
-    receivers = [call_with_argument(site, use) for use in config_uses(site, call)]
+    receivers = [call_with_argument(site, use) for use in find_config_uses(site, call)]
     return not any(
         (site.qualified_name(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
     )

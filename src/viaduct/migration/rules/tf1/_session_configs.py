@@ -38,7 +38,7 @@ def sets_no_gpu(site: Site, config: config_proto.ConfigVariable, value: ast.expr
     for node in site.source.nodes_of_type(ast.Assign) if "device_count" in site.source.text else []:
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU") and is_literal_in(node.value, 0):
-            is_field = config_proto.field_path(site, target.value) == (*config.parts, "device_count")
+            is_field = config_proto.get_field_path(site, target.value) == (*config.parts, "device_count")
             if is_field and config_proto.is_same_variable(site, config, node, value):
                 return True
     return False
@@ -109,7 +109,7 @@ def add_npu_optimizer(site: Site, value: ast.expr) -> None:
     elif is_explicit and config_proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement_around(value)
         name = reserve_local_name(site, location, "config")
-        lines = [f"{name} = {site.text_of(value)}", *config_proto.npu_optimizer_statements(site, name, location)]
+        lines = [f"{name} = {site.text_of(value)}", *config_proto.render_npu_optimizer(site, name, location)]
         site.edit.insert_before(location, lines)
         site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
@@ -134,9 +134,9 @@ def can_compute_before(site: Site, value: ast.expr) -> bool:
 def add_after(site: Site, config: config_proto.ConfigVariable, assignment: ast.stmt) -> None:
     """Add NpuOptimizer to a config, once, after the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
-        last = config_proto.last_setting(site, config.parts, assignment)
+        last = config_proto.find_last_setting(site, config.parts, assignment)
         last = last if ends_line(site, last) else assignment
-        site.edit.insert_after(last, config_proto.npu_optimizer_statements(site, config.text, assignment))
+        site.edit.insert_after(last, config_proto.render_npu_optimizer(site, config.text, assignment))
 
 
 def create_config(site: Site) -> str:
@@ -144,17 +144,17 @@ def create_config(site: Site) -> str:
     location = find_insertion_statement(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
-    name = inserted_config(site, location)
+    name = find_inserted_config(site, location)
     if name is None:
         name = reserve_local_name(site, location, "config")
         assignment = f"{name} = {render_tensorflow_name(site, 'ConfigProto')}()"
-        site.edit.insert_before(location, [assignment, *config_proto.npu_optimizer_statements(site, name, location)])
+        site.edit.insert_before(location, [assignment, *config_proto.render_npu_optimizer(site, name, location)])
         configs = site.file.cache.setdefault(("configs", site.source.function_around(location)), [])
-        configs.append((location, name))  # for inserted_config
+        configs.append((location, name))  # for find_inserted_config
     return name
 
 
-def inserted_config(site: Site, statement: ast.stmt) -> str | None:
+def find_inserted_config(site: Site, statement: ast.stmt) -> str | None:
     """Return the variable of a config that `create_config` has inserted before the statement in the same function."""
     parents = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
     for location, name in site.file.cache.get(("configs", site.source.function_around(statement)), ()):

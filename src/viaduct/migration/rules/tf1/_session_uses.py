@@ -42,17 +42,17 @@ def advise_if_only_for_files(site: Site) -> bool:
 
 def only_handles_files(site: Site) -> bool:
     """Return True if the session only reads or writes checkpoints and graphs."""
-    name, statements = session_variable(site)
+    name, statements = find_session_variable(site)
     if not name:
         return False
     eval_nodes = site.source.select_within(site.source.attributes.get("eval", []), statements)
     if any(getattr(site.source.parents[node], "func", None) is node for node in eval_nodes):
         return False  # `tensor.eval()` computes in the session
-    purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
+    purposes = [classify_purpose(site, use) for use in reads_within(site, statements, name)]
     return "files" in purposes and "other" not in purposes
 
 
-def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
+def find_session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
     """Return the variable that holds the session and the statements that may use it; "" if no variable does."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.withitem) and isinstance(parent.optional_vars, ast.Name):
@@ -69,7 +69,7 @@ def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.
     return site.source.select_within(site.source.reads.get(name, []), statements)
 
 
-def purpose_of(site: Site, use: ast.Name) -> str:
+def classify_purpose(site: Site, use: ast.Name) -> str:
     """Return the purpose of a use of a session: "files", "nothing" (closing, initialising) or "other"."""
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
@@ -99,8 +99,8 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
 
     `depth`: the number of objects that hold the session on the way to this use.
     """
-    if inner := inner_function(site, use):
-        return keeper_of_function(site, inner)
+    if inner := find_inner_function(site, use):
+        return find_keeper_of_function(site, inner)
     child: ast.AST = use
     for parent in site.source.ancestors(use):
         if isinstance(parent, ast.Attribute):
@@ -115,14 +115,14 @@ def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
             owner = site.source.function_around(parent)
             return (f"by the caller of {owner.name}", f"{owner.name} 的调用者") if owner else None
         elif isinstance(parent, ast.Assign | ast.AnnAssign):
-            return keeper_of_assignment(site, parent, use, child, depth)
+            return find_keeper_of_assignment(site, parent, use, child, depth)
         elif isinstance(parent, ast.stmt):
             return None
         child = parent
     return None
 
 
-def inner_function(site: Site, use: ast.Name) -> Function | None:
+def find_inner_function(site: Site, use: ast.Name) -> Function | None:
     """Return the nested function that uses a variable of an outer function, if any."""
     scope = site.file.names.scope_of(use)
     while scope.outer is not None and use.id not in scope.bindings:
@@ -132,7 +132,7 @@ def inner_function(site: Site, use: ast.Name) -> Function | None:
     return None
 
 
-def keeper_of_function(site: Site, inner: Function) -> Keeper | None:
+def find_keeper_of_function(site: Site, inner: Function) -> Keeper | None:
     """Return a nested function or lambda as the keeper; None if it is only called in the function that defines it."""
     if isinstance(inner, ast.Lambda):
         parent = site.source.parents[inner]
@@ -145,7 +145,9 @@ def keeper_of_function(site: Site, inner: Function) -> Keeper | None:
     return None if is_only_called and not inner.decorator_list else (f"by {inner.name}", inner.name)
 
 
-def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: ast.AST, depth: int) -> Keeper | None:
+def find_keeper_of_assignment(
+    site: Site, statement: ast.stmt, use: ast.Name, value: ast.AST, depth: int
+) -> Keeper | None:
     """Return the keeper in `target = value`: the target, or the keeper of an object such as `Model(sess)`."""
     target = sole_target(statement)
     if isinstance(target, ast.Attribute | ast.Subscript):

@@ -66,7 +66,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
-    elif {"predict"} < consuming_methods(site):  # predict() and another method
+    elif {"predict"} < find_consuming_methods(site):  # predict() and another method
         site.request_review(
             "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: pad the "
             "input of predict() to a multiple of the batch, or the examples of its last batch are lost",
@@ -83,7 +83,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
 def is_for_prediction(site: Site) -> bool:
     """Return True for a pipeline that feeds a predict(), or whose function has a name such as "infer"."""
     name = function_name(site)
-    return any(part in name for part in ("predict", "infer", "serving")) or "predict" in consuming_methods(site)
+    return any(part in name for part in ("predict", "infer", "serving")) or "predict" in find_consuming_methods(site)
 
 
 def function_name(site: Site) -> str:
@@ -92,18 +92,18 @@ def function_name(site: Site) -> str:
     return function.name.lower() if function else ""
 
 
-def consuming_methods(site: Site) -> set[str]:
+def find_consuming_methods(site: Site) -> set[str]:
     """Return the methods of Estimators ("train", "evaluate", "predict") that get this data in the project."""
     methods: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            methods |= methods_consuming(site.file.project, site.file.names.module, parent, set())
-        elif (method := estimator_method(site, parent)) is not None:
+            methods |= follow_to_estimators(site.file.project, site.file.names.module, parent, set())
+        elif (method := get_estimator_method(site, parent)) is not None:
             methods.add(method)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return methods
 
 
-def estimator_method(site: Site, node: ast.AST) -> str | None:
+def get_estimator_method(site: Site, node: ast.AST) -> str | None:
     """Return "train", "evaluate" or "predict" for a call of that method of an Estimator; None for anything else."""
     function = node.func if isinstance(node, ast.Call) else None
     if not isinstance(function, ast.Attribute) or function.attr not in ESTIMATOR_METHODS:
@@ -111,7 +111,7 @@ def estimator_method(site: Site, node: ast.AST) -> str | None:
     return function.attr if site.values.kind(function.value) in ("estimator", "npu_estimator") else None
 
 
-def methods_consuming(project: Project, module: str, function: FunctionNode, visited: set[str]) -> set[str]:
+def follow_to_estimators(project: Project, module: str, function: FunctionNode, visited: set[str]) -> set[str]:
     """Return the methods of Estimators that get the data of a function, directly or through its callers."""
     name = f"{module}.{function.name}"
     if name in visited:
@@ -122,7 +122,7 @@ def methods_consuming(project: Project, module: str, function: FunctionNode, vis
         if (caller := project.parsed.get(path)) is not None:
             functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
             for calling_function in functions:
-                methods |= methods_consuming(project, caller.module, calling_function, visited)
+                methods |= follow_to_estimators(project, caller.module, calling_function, visited)
     return methods
 
 
@@ -182,7 +182,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
 def report_lost_examples(site: Site) -> None:
     """Report that evaluation or prediction loses the examples of the last, incomplete batch."""
     name = function_name(site)
-    if "predict" in consuming_methods(site):
+    if "predict" in find_consuming_methods(site):
         site.request_review(
             "predict() gets this data: the examples of the last incomplete batch are lost; pad the input to a "
             "multiple of the batch (--pad-predict does so if no other run shares the data)",
@@ -214,7 +214,7 @@ def looks_like_dataset(site: Site) -> bool:
         return False
     has_name = "dataset" in receiver.id.lower() or receiver.id.lower() == "ds"
     return has_name or (
-        is_parameter(site, receiver) and bool((methods | attributes_used(site, receiver)) & DATASET_METHODS)
+        is_parameter(site, receiver) and bool((methods | find_used_attributes(site, receiver)) & DATASET_METHODS)
     )
 
 
@@ -223,7 +223,7 @@ def is_parameter(site: Site, name: ast.Name) -> bool:
     return function is not None and name.id in {argument.arg for argument in all_parameters(function.args)}
 
 
-def attributes_used(site: Site, name: ast.Name) -> set[str]:
+def find_used_attributes(site: Site, name: ast.Name) -> set[str]:
     """Return the attributes of a variable that its function uses."""
     nodes = ast.walk(site.source.function_around(name) or name)
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and plain_name(node.value) == name.id}

@@ -140,7 +140,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
 
     `block` holds the nodes in its branches. If they use the context for more than the shard's numbers, report it.
     """
-    name, tests_presence = tested_name(test)
+    name, tests_presence = get_tested_name(test)
     reads = [node for branch in block for node in ast.walk(branch) if isinstance(node, ast.Name)]
     parents = [site.source.parents[node] for node in reads if node.id == name]
     replacements = {"num_input_pipelines": size, "input_pipeline_id": rank}
@@ -165,7 +165,7 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
     )
 
 
-def tested_name(test: ast.expr) -> tuple[str, bool]:
+def get_tested_name(test: ast.expr) -> tuple[str, bool]:
     """Return the tested name, and True for the tests `c`, `c is not None`, False for `not c`, `c is None`.
 
     The name is "" for any other test.

@@ -59,7 +59,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
         return "setter"
     if is_device_of_tensor(site, device):
         return "gpu"
-    return device_in_text(site, device) or "unknown"
+    return find_device_in_text(site, device) or "unknown"
 
 
 def is_device_of_tensor(site: Site, device: ast.expr) -> bool:
@@ -71,34 +71,36 @@ def is_device_of_tensor(site: Site, device: ast.expr) -> bool:
     return is_tensor or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
 
 
-def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
+def find_device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     """Return the device that a string names, "gpu" or "cpu"; "" if it names both or neither, or is not known."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         text = " ".join(map(literal_text, parts)).lower()
         return only_value({name for name in ("gpu", "cpu") if name in text})
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return device_in_text(site, node.left, depth)
+        return find_device_in_text(site, node.left, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return only_value({device_in_text(site, node.left, depth), device_in_text(site, node.right, depth)} - {""})
+        return only_value(
+            {find_device_in_text(site, node.left, depth), find_device_in_text(site, node.right, depth)} - {""}
+        )
     if isinstance(node, ast.IfExp):
-        return only_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
+        return only_value({find_device_in_text(site, node.body, depth), find_device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
-        return device_in_call(site, node, depth)
+        return find_device_in_call(site, node, depth)
     if isinstance(node, ast.Name) and depth < 5:  # up to five assignments of one name to another are followed
         return only_value(
-            {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
+            {find_device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
         )
     return ""
 
 
-def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
+def find_device_in_call(site: Site, call: ast.Call, depth: int) -> str:
     """Return the device of `"/gpu:{}".format(i)` and of tf.DeviceSpec(device_type=…); "" for any other call."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
-        return device_in_text(site, call.func.value, depth)
+        return find_device_in_text(site, call.func.value, depth)
     if site.qualified_name(call.func) == "tensorflow.DeviceSpec":
         device_type = keyword_value(call, "device_type")
-        return device_in_text(site, device_type, depth) if device_type is not None else ""
+        return find_device_in_text(site, device_type, depth) if device_type is not None else ""
     return ""
 
 

@@ -192,11 +192,11 @@ def shares_default_graph(site: Site, value: str | ast.expr | None) -> bool:
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
         return False
     if site.source.function_around(value) is not site.source.function_around(site.node):
-        return site.source.function_around(value) is None and not graph_blocks(site, site.node)
-    return graph_blocks(site, value) <= graph_blocks(site, site.node)
+        return site.source.function_around(value) is None and not find_graph_blocks(site, site.node)
+    return find_graph_blocks(site, value) <= find_graph_blocks(site, site.node)
 
 
-def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
+def find_graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
     """Return the `with` blocks around a node that mention a graph: `with tf.Graph().as_default():`."""
     return {
         parent

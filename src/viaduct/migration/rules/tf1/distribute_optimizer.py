@@ -44,7 +44,7 @@ def wrap_optimizer(site: Site) -> None:
         return
     if site.qualified_name(site.node.func) == optimizers.SYNC_REPLICAS:
         return  # reported by distribute_servers
-    outer = conditional_around(site)
+    outer = find_conditional_around(site)
     parent = site.source.parents[outer]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
@@ -54,7 +54,7 @@ def wrap_optimizer(site: Site) -> None:
         report_unknown_use(site)
 
 
-def conditional_around(site: Site) -> ast.expr:
+def find_conditional_around(site: Site) -> ast.expr:
     """Return the conditional expression around the call, `A() if x else B()`; else the call itself."""
     node: ast.AST = site.node
     while isinstance(parent := site.source.parents[node], ast.IfExp) and parent.test is not node:
@@ -125,14 +125,14 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         if uses & UNKNOWN_USES:
             report_unknown_use(site)
         return
-    location = outermost_choice(site, statement, target) or statement
+    location = find_outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
         name = site.text_of(target)
         site.edit.insert_after(location, [f"{name} = {site.import_npu_name(wrapper_name(site))}({name})"])
         report_wrapped(site)
 
 
-def outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
+def find_outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
     """Return the outermost `if` whose branches all create the optimizer, raise or return.
 
     None without such an `if`, or if the optimizer is used within it.

@@ -40,7 +40,7 @@ rule = Rule(
 def add_options(site: Site) -> None:
     """Add the arguments that the options require and the call does not have."""
     present = {keyword.arg for keyword in site.node.keywords}
-    missing = required_arguments(site, present)
+    missing = render_required_arguments(site, present)
     if missing and site.is_editable:
         site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in missing.items()))
         names = ", ".join(missing)
@@ -53,7 +53,7 @@ def add_options(site: Site) -> None:
         )
 
 
-def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
+def render_required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
     """Return the missing arguments that the options require, each with the code of its value."""
     options, arguments = site.options, dict[str, str]()
     if options.loop > 1:

@@ -44,11 +44,11 @@ MODULES = ("tensorflow", "numpy", "math")
 NOT_ARITHMETIC = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
 
 
-def tanh_form(x: float) -> float:
+def compute_tanh_form(x: float) -> float:
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def erf_form(x: float) -> float:
+def compute_erf_form(x: float) -> float:
     return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
 
 
@@ -60,10 +60,10 @@ def replace_returned(site: Site) -> None:
         return
     for parameter in [parameter.arg for parameter in function.args.args if parameter.arg not in ("self", "cls")]:
         values = evaluate_returned(site, function, parameter)
-        if values and agree_with(values, tanh_form):
+        if values and agree_with(values, compute_tanh_form):
             replace_formula(site, function, parameter)
             return
-        if values and agree_with(values, erf_form):
+        if values and agree_with(values, compute_erf_form):
             site.advise(
                 "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and returns other numbers",
                 zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",

@@ -37,13 +37,13 @@ def replace_hook(site: Site) -> None:
         remove_hook(site)
         return
     rank = ranks.render_rank_quantity(site, site.node, "rank")
-    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
+    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesHook')}({render_root_rank(site)}, {rank})"
     horovod.replace_or_report(
         site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook"
     )
 
 
-def root_rank_text(site: Site) -> str:
+def render_root_rank(site: Site) -> str:
     """Return the code of the rank that broadcasts, by default 0."""
     value = site.argument("root_rank", 0)
     return site.text_of(value) if value is not None else "0"
@@ -71,7 +71,7 @@ def remove_hook(site: Site) -> None:
 
 @horovod.register_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
 def replace_callback(site: Site) -> None:
-    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
+    text = f"{site.import_npu_name('NPUBroadcastGlobalVariablesCallback')}(root_rank={render_root_rank(site)})"
     horovod.replace_or_report(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
@@ -84,7 +84,7 @@ def broadcast_all(site: Site) -> None:
             site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
         )
         return
-    text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank_text(site))
+    text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), render_root_rank(site))
     horovod.replace_or_report(
         site,
         text,

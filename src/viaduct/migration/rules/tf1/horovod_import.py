@@ -48,7 +48,7 @@ def remove_imports(site: Site) -> None:
     if not aliases or report_if_used(site, aliases, set(names_by_alias.values()) <= set(horovod.MODULES)):
         return
     names = [local_name(alias) for alias in aliases]
-    tested = [name for name in names if site.source.reads.get(name) or any(importing_files(site, name))]
+    tested = [name for name in names if site.source.reads.get(name) or any(find_importing_files(site, name))]
     flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
     changed = replace_import(site, aliases, flag)
     if flag:
@@ -79,8 +79,8 @@ def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> b
         return True
     names = [local_name(alias) for alias in aliases]
     used = [node for name in names for node in site.source.reads.get(name, []) if not is_only_tested(site.source, node)]
-    files = sorted({path for name in names for path in importing_files(site, name)})
-    if are_modules and not horovod.files_that_keep_horovod(site):
+    files = sorted({path for name in names for path in find_importing_files(site, name)})
+    if are_modules and not horovod.find_files_with_horovod(site):
         # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.file.original_line(node)) for node in used[:5])
@@ -141,7 +141,7 @@ def sets_flag_only(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Pass)
 
 
-def importing_files(site: Site, name: str) -> Iterator[str]:
+def find_importing_files(site: Site, name: str) -> Iterator[str]:
     """Yield the other files of the project that import or read the name from this one."""
     module = PurePosixPath(site.file.path).stem
     for path, names in site.file.project.parsed.items():

@@ -33,7 +33,7 @@ def remove_call(site: Site) -> None:
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"
         )
         return
-    keeping_files = horovod.files_that_keep_horovod(site)
+    keeping_files = horovod.find_files_with_horovod(site)
     if keeping_files:
         files = ", ".join(keeping_files)
         site.request_review(

@@ -76,8 +76,8 @@ def report_possible_model(site: Site) -> None:
     methods = site.file.index.methods
     for call in methods.get("compile", []):
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
-        receiver = receiver_text(call)
-        runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if receiver_text(run) == receiver]
+        receiver = render_receiver(call)
+        runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if render_receiver(run) == receiver]
         if keywords and runs and not site.values.is_from_other_library(call.func):
             site.request_review(
                 f"{receiver} is compiled and run like a Keras model, but the code does not show its creation: if it "
@@ -90,7 +90,7 @@ def report_possible_model(site: Site) -> None:
             return
 
 
-def receiver_text(call: ast.Call) -> str:
+def render_receiver(call: ast.Call) -> str:
     """Return the code of x in `x.method(…)`."""
     return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
@@ -106,10 +106,10 @@ def find_location(site: Site) -> ast.stmt | None:
     It is the first one at module level that creates a layer or model, or runs one; else the first one of main that does
     so or calls a function that does; else the first one of main or of the main guard.
     """
-    guard, main = _entry.main_guard(site), _entry.main_function(site)
+    guard, main = _entry.find_main_guard(site), _entry.find_main_function(site)
     body = [statement for statement in site.source.tree.body if not isinstance(statement, FunctionNode | ast.ClassDef)]
     module_level = [inner for statement in body for inner in (statement.body if statement is guard else [statement])]
-    classes = _keras.model_classes(site)
+    classes = _keras.find_model_classes(site)
     for statement in module_level:
         calls = [node for node in walk_executed(statement) if isinstance(node, ast.Call)]
         if any(builds_or_runs(site, call) or plain_name(call.func) in classes for call in calls):
@@ -154,7 +154,7 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
     config = reserve_local_name(site, statement, "config")
     return [
         f"{config} = {render_tensorflow_name(site, 'ConfigProto')}()",
-        *config_proto.npu_optimizer_statements(site, config, statement),
+        *config_proto.render_npu_optimizer(site, config, statement),
         f"{name} = {render_tensorflow_name(site, 'Session')}(config={config})",
         f"{set_session_name(site)}({name})",
     ]
@@ -176,7 +176,7 @@ def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
 
     If that is the end of the module and is not reached, close it at the end of main, or by `atexit`.
     """
-    main = _entry.main_function(site)
+    main = _entry.find_main_function(site)
     if site.source.function_around(statement) is None and _exits.ends_program(site, site.source.tree.body):
         if main is None:
             register = f"{import_module(site, 'atexit')}.register(lambda: {closing})"

@@ -96,7 +96,7 @@ def restart_lines(site: Site) -> list[str]:
 
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    helper = communication.ensure_init_function(site, site.node)
+    helper = communication.get_init_function(site, site.node)
     ops = site.import_npu_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",

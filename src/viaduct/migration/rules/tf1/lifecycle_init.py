@@ -78,10 +78,10 @@ def find_location(site: Site) -> ast.stmt | None:
     Without such a statement return the first one of main or of the guard. Return None if there is neither, and for a
     module of another script.
     """
-    main, guard = _entry.main_function(site), _entry.main_guard(site)
+    main, guard = _entry.find_main_function(site), _entry.find_main_guard(site)
     if main is None and guard is None and site.file.project.importers.get(site.file.path):
         return None  # a module of another script
-    module_level = _entry.executed_statements(site.source.tree.body)
+    module_level = _entry.select_executed(site.source.tree.body)
     block = main.body if main is not None else guard.body if guard is not None else module_level
     reaching = _entry.first_statement_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
     return reaching or _entry.first_statement_of_main(site)
@@ -92,12 +92,12 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified_name(node) or ""
-    return name.startswith(COLLECTIVE_PREFIXES) or bool(set(name.split(".")) & asking_modules(site))
+    return name.startswith(COLLECTIVE_PREFIXES) or bool(set(name.split(".")) & find_asking_modules(site))
 
 
-def asking_modules(site: Site) -> set[str]:
+def find_asking_modules(site: Site) -> set[str]:
     """Return the last names of imported modules that ask for ranks, or import others that do."""
-    project, files = site.file.project, communication.asking_files(site)
+    project, files = site.file.project, communication.find_asking_files(site)
     paths = (path for path in project.imports.get(site.file.path, ()) if project.all_imports(path) & files)
     return {project.module_of(path)[0].rpartition(".")[2] for path in paths}
 
@@ -112,7 +112,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
             site.import_npu_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
         )
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
-    helper, ops = communication.ensure_init_function(site, statement), site.import_npu_name("npu_ops")
+    helper, ops = communication.get_init_function(site, statement), site.import_npu_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.file.project.estimator_cycle_files & site.file.project.all_imports(site.file.path):
         # lifecycle_cycles shuts communication down after the last training

@@ -51,7 +51,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
     function = site.file.names.scope_of(value).node
     default = parameter_default(function, value.id) if isinstance(function, Function) else None
     texts = [text for text in (*bindings_of(site, value), default) if isinstance(text, ast.expr)]
-    if not any(gpu_spans(site, text) for text in texts):
+    if not any(find_gpu_spans(site, text) for text in texts):
         return
     if any(isinstance(site.source.parents[use], ast.Compare) for use in find_reads(site, value)):
         site.request_review(
@@ -66,7 +66,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
         site.advise(message, zh=zh, node=default)
 
 
-def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
+def find_gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
     """Return the spans of `gpu` before a colon in the strings of an expression."""
     start, end = site.source.span(value)
     spans = []
@@ -80,7 +80,7 @@ def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
 
 def replace_gpu(site: Site, value: ast.expr) -> None:
     """Replace gpu by mlu in the strings of an expression, and report it."""
-    spans = [span for span in gpu_spans(site, value) if mark_once(site, "mlu", span[0])]
+    spans = [span for span in find_gpu_spans(site, value) if mark_once(site, "mlu", span[0])]
     for start, end in spans:
         site.edit.replace(start, end, "MLU" if site.source.text[start:end].isupper() else "mlu")
     if spans:

@@ -39,7 +39,7 @@ def replace_logging_call(site: Site) -> None:
         advise_unchanged(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
     if name in FUNCTIONS_WITH_LEVEL:
-        tensorflow_level = LEVELS.get(level_of(site, level))
+        tensorflow_level = LEVELS.get(get_level_name(site, level))
         if tensorflow_level is None:
             advise_unchanged(
                 site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同"
@@ -50,7 +50,7 @@ def replace_logging_call(site: Site) -> None:
     site.report_change(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
 
 
-def level_of(site: Site, level: ast.expr | None) -> str:
+def get_level_name(site: Site, level: ast.expr | None) -> str:
     """Return "INFO" for absl's logging.INFO; "" for a number, a string or a flag."""
     module, _, name = (site.qualified_name(level) or "" if level is not None else "").rpartition(".")
     return name if module == ABSL else ""

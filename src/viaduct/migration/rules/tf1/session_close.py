@@ -136,9 +136,9 @@ def close_block(
     `with`.
     `bindings` holds the values of the variable.
     """
-    start, statements = common_start(site, statement, bindings), list[ast.stmt]()
+    start, statements = find_common_start(site, statement, bindings), list[ast.stmt]()
     while start is not None:
-        statements += statements_after(site, start)
+        statements += get_statements_after(site, start)
         if not is_used_outside(site, start, reads):
             break
         parent = site.source.parents[start]
@@ -159,7 +159,7 @@ def close_block(
     if _exits.runs_main_and_exits(site, statements):
         register_close(site, name, start)
         return
-    last_try = final_try(site, statements, reads)
+    last_try = find_final_try(site, statements, reads)
     if last_try is not None:
         site.edit.insert_after(last_try.finalbody[-1], [f"{name}.close()"])
         statements = [*statements[: statements.index(last_try)], last_try]
@@ -167,7 +167,7 @@ def close_block(
     report_closed(site)
 
 
-def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
+def find_common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
     """Return the session's only assignment, or the `if` with one assignment in each branch; None in any other case."""
     if len(bindings) == 1:
         return statement
@@ -182,7 +182,7 @@ def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr 
     return parent if in_else == {True, False} else None
 
 
-def statements_after(site: Site, start: ast.stmt) -> list[ast.stmt]:
+def get_statements_after(site: Site, start: ast.stmt) -> list[ast.stmt]:
     block = site.source.block_around(start)
     return block[block.index(start) + 1 :]
 
@@ -194,15 +194,15 @@ def is_used_outside(site: Site, start: ast.stmt, reads: list[ast.Name]) -> bool:
 
 
 def is_used_in_finally(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> bool:
-    """Return True if an exit passes through a `finally` that uses the session, except the one of `final_try`."""
-    for statement in _exits.find_exits(site, statements, skip=final_try(site, statements, reads)):
+    """Return True if an exit passes through a `finally` that uses the session, except the one of `find_final_try`."""
+    for statement in _exits.find_exits(site, statements, skip=find_final_try(site, statements, reads)):
         for parent in site.source.ancestors(statement):
             if isinstance(parent, ast.Try) and any(site.source.is_within(read, parent.finalbody) for read in reads):
                 return True
     return False
 
 
-def final_try(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> ast.Try | None:
+def find_final_try(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> ast.Try | None:
     """Return the last statement, apart from returns without the session, if it is a `try` with a `finally`."""
     while statements and isinstance(statements[-1], ast.Return):
         if any(site.source.is_within(read, statements[-1:]) for read in reads):

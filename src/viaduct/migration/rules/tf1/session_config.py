@@ -153,7 +153,7 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     adding_statement = config_proto.find_adding_statement(site, config, value)
     if adding_statement is None or not mark_once(site, "remapping", config.assignments[0]):
         return
-    last = config_proto.last_setting(site, config.parts, adding_statement)
+    last = config_proto.find_last_setting(site, config.parts, adding_statement)
     last = last if ends_line(site, last) else adding_statement
     switch = f"{config.text}.graph_options.rewrite_options.remapping = {render_rewriter_config(site)}.OFF"
     site.edit.insert_after(last, [switch])

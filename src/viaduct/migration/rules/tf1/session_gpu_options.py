@@ -27,7 +27,7 @@ ALTERNATIVES = {  # variable, or its beginning -> advice in English and Chinese
 def advise_assignment(site: Site) -> None:
     """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
-        if isinstance(target, ast.Attribute) and "gpu_options" in config_proto.field_path(site, target)[:-1]:
+        if isinstance(target, ast.Attribute) and "gpu_options" in config_proto.get_field_path(site, target)[:-1]:
             advise_field(site, target.attr)
         elif isinstance(target, ast.Subscript) and site.qualified_name(target.value) == "os.environ":
             advise_variable(site, target.slice)

@@ -47,14 +47,14 @@ def extend_optimizers(site: Site) -> None:
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
-    parts = config_proto.field_path(site, target)  # config, graph_options, rewrite_options, custom_optimizers, name
+    parts = config_proto.get_field_path(site, target)  # config, graph_options, rewrite_options, custom_optimizers, name
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     rewrite = parts[:-2]  # the rewrite options of this config
     function = site.source.function_around(site.node)
     if mentions_list(site, rewrite) or (function is not None and starts_communication(site, function)):
         return  # a session that starts communication computes no gradients
-    last = config_proto.last_setting(site, rewrite, site.node)
+    last = config_proto.find_last_setting(site, rewrite, site.node)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.report_change(
         "the gradients that ranks exchange are fused: GradFusionOptimizer is added to Grappler's list",
@@ -74,7 +74,7 @@ def mentions_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     """Return True if this function mentions the config's list of optimizers."""
     nodes = ast.walk(site.source.function_around(site.node) or site.source.tree)
     field = (*rewrite, "optimizers")
-    return any(isinstance(node, ast.Attribute) and config_proto.field_path(site, node) == field for node in nodes)
+    return any(isinstance(node, ast.Attribute) and config_proto.get_field_path(site, node) == field for node in nodes)
 
 
 def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:

@@ -51,7 +51,7 @@ CONFIG_HELPERS = tuple(
 )
 
 
-def required_options(site: Site, options: Options) -> dict[str, str]:
+def render_required_options(site: Site, options: Options) -> dict[str, str]:
     """Return the keys of the parameter_map for the options, each with the code that sets it: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
@@ -77,7 +77,7 @@ def add_keys(site: Site) -> None:
         return
     present = find_set_keys(site, custom)
     excluded = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())
-    missing = {key: text for key, text in required_options(site, site.options).items() if key not in excluded}
+    missing = {key: text for key, text in render_required_options(site, site.options).items() if key not in excluded}
     if missing:
         location = present.get("use_off_line", site.node)
         site.edit.insert_after(location, [f'{custom}.parameter_map["{key}"]{text}' for key, text in missing.items()])
@@ -96,7 +96,7 @@ def add_keys(site: Site) -> None:
 
 @rule.call(*CONFIG_HELPERS)
 def report_helper(site: Site) -> None:
-    keys = [*required_options(site, site.options), *(["iterations_per_loop"] if site.options.loop > 1 else [])]
+    keys = [*render_required_options(site, site.options), *(["iterations_per_loop"] if site.options.loop > 1 else [])]
     helper = site.name.rpartition(".")[2]
     site.request_review(
         f"{helper} takes no {', '.join(keys)}: set this on the config yourself",

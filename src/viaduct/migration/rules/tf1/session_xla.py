@@ -47,7 +47,7 @@ def edit_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) != 1 or not isinstance(target, ast.Attribute):
         return
-    parts = config_proto.field_path(site, target)
+    parts = config_proto.get_field_path(site, target)
     if parts[-2:] == ("optimizer_options", "global_jit_level") or is_jit_level(site, target):
         switch_xla_off(site, site.node.value)
     elif "rewrite_options" in parts or is_toggle(site, site.node.value):
@@ -133,7 +133,7 @@ def is_remapping(site: Site, target: ast.expr) -> bool:
     """Return True for the field `remapping` of rewrite options, known by its path, its object or the assigned value."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
-    if config_proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
+    if config_proto.get_field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
     origin = site.values.assigned_value(target.value)
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) == REWRITER:

@@ -125,13 +125,13 @@ def convert_run_config(site: Site) -> None:
         )
         return
     site.rename(site.import_npu_name("NPURunConfig"))
-    loop = check_loop(site, loop_in_config(site))
+    loop = check_loop(site, render_loop_of_config(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.report_change("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
-def loop_in_config(site: Site) -> str:
+def render_loop_of_config(site: Site) -> str:
     """Return the code of the TPUConfig's iterations_per_loop, or ""; report a config that may be no TPUConfig."""
     config = site.argument("tpu_config")
     origin = site.values.assigned_value(config) if config is not None else None

@@ -49,10 +49,10 @@ def can_convert(site: Site, spec: ast.Call) -> bool:
     metrics = keyword_value(spec, "eval_metrics")
     if len(spec.args) > 4:  # the fifth is eval_metrics
         return False
-    return metrics is None or bool(possible_pairs(site, metrics)) or is_none(site.values.assigned_value(metrics))
+    return metrics is None or bool(find_possible_pairs(site, metrics)) or is_none(site.values.assigned_value(metrics))
 
 
-def possible_pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
+def find_possible_pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
     """Return the pairs (function, tensors) that a value may be.
 
     [] if it may be anything but a pair or None, or if the tensors are a dict in some pairs only.
@@ -83,7 +83,7 @@ def report_unconverted(site: Site, is_cause: bool) -> None:
 
 def render_call(site: Site, value: ast.expr) -> str:
     """Return the code that calls the function of a pair with its tensors; "None" if there is no pair."""
-    tuples = possible_pairs(site, value)
+    tuples = find_possible_pairs(site, value)
     if not tuples:
         return "None"
     stars = "**" if isinstance(tuples[0].elts[1], ast.Dict) else "*"

@@ -21,7 +21,7 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import all_parameters
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._options import option_names
+from viaduct.migration.rules.torch._options import get_option_names
 from viaduct.migration.source import FunctionNode
 
 NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
@@ -77,7 +77,7 @@ def collect_origin(site: Site, value: ast.AST, origin: BackendOrigin, depth: int
         if is_nccl(value) and value not in origin.nccl_strings:
             origin.nccl_strings.append(value)
         return
-    sources = sources_of(site, value) if depth < MAX_DEPTH else None
+    sources = find_sources(site, value) if depth < MAX_DEPTH else None
     if sources is None:
         origin.unknown_values.append(value)
         return
@@ -85,7 +85,7 @@ def collect_origin(site: Site, value: ast.AST, origin: BackendOrigin, depth: int
         collect_origin(site, source, origin, depth + 1)
 
 
-def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
+def find_sources(site: Site, value: ast.AST) -> list[ast.expr] | None:
     """Return the expressions that may give an expression its value; None if the file does not show them."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
@@ -94,15 +94,15 @@ def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
     if isinstance(value, ast.NamedExpr):
         return [value.value]
     if isinstance(value, ast.Call):
-        return sources_of_call(site, value)
+        return find_sources_of_call(site, value)
     if isinstance(value, ast.Name):
-        return sources_of_name(site, value)
+        return find_sources_of_name(site, value)
     if isinstance(value, ast.Attribute):
-        return sources_of_attribute(site, value)
+        return find_sources_of_attribute(site, value)
     return dict_values(site, value.value, value.slice) if isinstance(value, ast.Subscript) else None
 
 
-def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
+def find_sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None.
 
     [] for a call that only reads a backend which another edit changes.
@@ -124,17 +124,17 @@ def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     return None
 
 
-def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
+def find_sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
     """Return what is assigned to a name and, if it is a parameter, what calls pass for it; None if unknown."""
     bindings = bindings_of(site, name)
     values = [value for value in bindings if isinstance(value, ast.expr)]
     if bindings and len(values) == len(bindings):
         return values
-    passed = passed_values(site, name.id, site.file.names.scope_of(name).node) if bindings else None
+    passed = find_passed_values(site, name.id, site.file.names.scope_of(name).node) if bindings else None
     return None if passed is None else values + passed
 
 
-def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
+def find_passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
     """Return the default of a parameter and what calls in this file pass for it; None without both."""
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
@@ -146,7 +146,7 @@ def passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
     return [value for value in (default, *passed) if value is not None]
 
 
-def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
+def find_sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
     """Return the values that this file assigns to attributes of that name.
 
     [] for a command line option that has that name and no assignment: the rule `backend` changes its default.
@@ -154,7 +154,9 @@ def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | No
     if site.qualified_name(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` replaces it
     values = [*assigned_values(site, node.attr)]
-    is_option = any(node.attr in option_names(site, call) for call in site.file.index.methods.get("add_argument", []))
+    is_option = any(
+        node.attr in get_option_names(site, call) for call in site.file.index.methods.get("add_argument", [])
+    )
     return values if values or is_option else None
 
 
@@ -174,7 +176,7 @@ def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | 
 
     None if the file does not show the dict or the key, or the key has no value.
     """
-    items = dict_items(site.values.assigned_value(table))
+    items = get_dict_items(site.values.assigned_value(table))
     if items is None or not isinstance(key, ast.Constant):
         return None
     stored = ast.dump(table).replace("ctx=Store()", "ctx=Load()")
@@ -188,7 +190,7 @@ def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | 
     return [*(value for name, value in items if name == key.value), *later] or None
 
 
-def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
+def get_dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
     """Return the entries of `{"backend": "nccl"}` or `dict(backend="nccl")`; None for anything else."""
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
@@ -211,7 +213,7 @@ def follows_device(site: Site, value: ast.AST) -> bool:
 def has_entry(site: Site, table: ast.expr) -> bool:
     """Return True for a dict literal with the card's backend under the card's device."""
     card = site.target.card
-    items = dict_items(site.values.assigned_value(table)) or []
+    items = get_dict_items(site.values.assigned_value(table)) or []
     return any(name == card.device and is_literal_in(value, card.backend) for name, value in items)
 
 

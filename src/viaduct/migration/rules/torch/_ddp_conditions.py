@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules._entry import executed_statements, is_imported_by_others, main_guard
+from viaduct.migration.rules._entry import find_main_guard, is_imported_by_others, select_executed
 from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
-from viaduct.migration.rules.torch._collectives import dict_items
+from viaduct.migration.rules.torch._collectives import get_dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 from viaduct.migration.source import FunctionNode
@@ -59,10 +59,10 @@ class Plan:
 def plan_edits(site: Site) -> Plan:
     """Return the parts to edit; raise Refused if a condition does not hold."""
     refuse_unsuitable_script(site)
-    wrapping_calls = wrapped_models.wrapping_calls(site)
+    wrapping_calls = wrapped_models.find_wrapping_calls(site)
     for call in wrapping_calls:
         refuse_wrapping(call)
-    training = training_loaders(site)
+    training = find_training_loaders(site)
     loaders = [describe_loader(site, call, trace) for call, trace in training]
     refuse_batches(site, wrapping_calls, loaders)
     refuse_decisions(site, [trace for _, trace in training])
@@ -75,7 +75,7 @@ def refuse_unsuitable_script(site: Site) -> None:
     """Refuse notebooks, scripts that are distributed already, and classes that derive from DataParallel."""
     if site.file.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
-    for call in wrapped_models.distributed_calls(site):
+    for call in wrapped_models.find_distributed_calls(site):
         name = site.text_of(call.func).rpartition(".")[2]
         raise Refused(
             f"the script has a distributed path already ({name}): start it that way",
@@ -92,7 +92,7 @@ def refuse_unsuitable_script(site: Site) -> None:
 
 def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments are in * or **, or that splits along another dimension than 0."""
-    if wrapped_models.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
+    if wrapped_models.get_wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
         raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
     dim = keyword_value(call, "dim")
     if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
@@ -102,7 +102,7 @@ def refuse_wrapping(call: ast.Call) -> None:
 # ---- loaders
 
 
-def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
+def find_training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     """Return the loaders of loops that compute gradients; refuse a script without any.
 
     Other loaders stay: they read all samples on every rank.
@@ -124,7 +124,7 @@ def refuse_sampler(site: Site, call: ast.Call) -> None:
     if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
         raise Refused("the training loader has an argument for a sampler", "训练数据加载器带有 sampler 参数", call)
     for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
-        items = dict_items(site.values.assigned_value(value))
+        items = get_dict_items(site.values.assigned_value(value))
         if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
             text = site.text_of(value)
             raise Refused(
@@ -146,7 +146,7 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
     if isinstance(batch_size, ast.Constant) and not isinstance(batch_size.value, int):
         raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
     refuse_iterable_dataset(site, dataset)
-    is_shuffled = literal_shuffle(site, shuffle, call)
+    is_shuffled = read_shuffle(site, shuffle, call)
     return Loader(call, dataset, batch_size, shuffle, is_shuffled, find_epoch_loops(trace, call))
 
 
@@ -188,7 +188,7 @@ def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
         )
 
 
-def literal_shuffle(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
+def read_shuffle(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
     """Return the value of a loader's argument `shuffle`; refuse a value that is decided at run time."""
     if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
         text = site.text_of(value)
@@ -234,18 +234,18 @@ def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     If there is no main guard, or a statement before it moves something to a device, the first is searched at module
     level, else under the guard.
     """
-    guard = main_guard(site)
+    guard = find_main_guard(site)
     refuse_hidden_start(site, guard)
     block = site.source.tree.body
     is_early = guard is None or any(
-        moves_to_device(site, item) for item in executed_statements(block[: block.index(guard)])
+        moves_to_device(site, item) for item in select_executed(block[: block.index(guard)])
     )
     if is_early and is_imported_by_others(site):
         raise Refused(
             "the file may use the card when it is imported, and others import it", "该文件在被导入时可能使用设备"
         )
     statements = block if is_early or guard is None else guard.body
-    first = next((statement for statement in executed_statements(statements) if may_use_card(site, statement)), None)
+    first = next((statement for statement in select_executed(statements) if may_use_card(site, statement)), None)
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
     return first, (guard.body if guard is not None else block)[-1]
@@ -306,7 +306,7 @@ def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], 
         if function is not None and function not in training and is_for_saving(function):
             functions[function] = None
         else:
-            statements[saving_statement(site, call)] = None
+            statements[find_saving_statement(site, call)] = None
     return [*functions], [*statements]
 
 
@@ -317,7 +317,7 @@ def is_for_saving(function: FunctionNode) -> bool:
     return is_named and not returns
 
 
-def saving_statement(site: Site, call: ast.Call) -> ast.stmt:
+def find_saving_statement(site: Site, call: ast.Call) -> ast.stmt:
     """Return the statement that saves, or the `with open(…)` around it; refuse one that cannot be put under an `if`."""
     statement: ast.stmt = site.source.statement_around(call)
     if not isinstance(statement, ast.Expr):

@@ -43,7 +43,7 @@ class RankDecisions:
                 is_enumerated = isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter)
                 self.add_differing(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]
 
-    def alias_of(self, node: ast.AST) -> Alias | None:
+    def get_alias(self, node: ast.AST) -> Alias | None:
         """Return the scope and name of a variable or attribute of self; None for anything else."""
         if isinstance(node, ast.Name):
             function = self.source.function_around(node)
@@ -57,7 +57,7 @@ class RankDecisions:
                 self.add_differing(element)
         elif isinstance(target, ast.Subscript | ast.Starred):
             self.add_differing(target.value)
-        elif (alias := self.alias_of(target)) is not None:
+        elif (alias := self.get_alias(target)) is not None:
             self.differing.add(alias)
 
     def is_differing(self, node: ast.AST) -> bool:
@@ -71,7 +71,7 @@ class RankDecisions:
                 return False
             if find_called_function(self.site.file.names, node) in self.returning:
                 return True
-        return self.alias_of(node) in self.differing or any(map(self.is_differing, ast.iter_child_nodes(node)))
+        return self.get_alias(node) in self.differing or any(map(self.is_differing, ast.iter_child_nodes(node)))
 
     def follow_once(self) -> bool:
         """Follow differing values through all nodes; return True if a name or function was added."""
@@ -91,7 +91,7 @@ class RankDecisions:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.follow_call(node.value)
         elif isinstance(node, ast.If | ast.While) and self.is_differing(node.test):
-            for inner in nodes_in_branches(node):
+            for inner in walk_branches(node):
                 self.add_targets(inner)
 
     def add_targets(self, node: ast.AST) -> None:
@@ -120,11 +120,11 @@ class RankDecisions:
         if sets_learning_rate(node):
             return self.is_differing(node.value)  # type: ignore[attr-defined]
         if isinstance(node, ast.If | ast.While) and self.is_differing(node.test):
-            return any(map(has_effect, nodes_in_branches(node)))
+            return any(map(has_effect, walk_branches(node)))
         return False
 
 
-def nodes_in_branches(node: ast.If | ast.While) -> Iterator[ast.AST]:
+def walk_branches(node: ast.If | ast.While) -> Iterator[ast.AST]:
     """Yield all nodes in the branches of a condition or loop."""
     for statement in (*node.body, *node.orelse):
         yield from ast.walk(statement)

@@ -97,7 +97,7 @@ class Rewriter:
             edit.remove_statement(statement)
 
     def wrap_model(self, call: ast.Call) -> None:
-        model = wrapped_models.wrapped_model(call)
+        model = wrapped_models.get_wrapped_model(call)
         assert model is not None
         text = self.site.text_of(model)
         is_moved = isinstance(model, ast.Call) and method_name(model) in MOVING_METHODS
@@ -231,7 +231,7 @@ class Rewriter:
     def destroy_process_group(self) -> None:
         """Insert a call at the end; in `sys.exit(main())` between the call of main and the exit."""
         last, line = self.plan.last_statement, f"{self.dist}.destroy_process_group()"
-        value = exit_value(last)
+        value = get_exit_value(last)
         if value is None:
             self.site.edit.insert_after(last, [line])
             return
@@ -247,7 +247,7 @@ def looks_like_card_number(value: ast.expr) -> bool:
     return any(word in ast.unparse(value).lower() for word in ("gpu", "device_ids", "rank"))
 
 
-def exit_value(statement: ast.stmt) -> ast.expr | None:
+def get_exit_value(statement: ast.stmt) -> ast.expr | None:
     """Return `main()` of `sys.exit(main())` or `raise SystemExit(main())`; None for any other statement."""
     value = statement.exc if isinstance(statement, ast.Raise) else getattr(statement, "value", None)
     if not isinstance(value, ast.Call) or not value.args:

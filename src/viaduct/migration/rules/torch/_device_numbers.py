@@ -19,7 +19,7 @@ from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
-from viaduct.migration.rules.torch._options import option_names
+from viaduct.migration.rules.torch._options import get_option_names
 
 # Libraries with classes of tensors and modules.
 TORCH_LIBRARIES = {
@@ -111,7 +111,7 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
         return False
     bindings = bindings_of(site, node)
     values = [value for value in bindings if isinstance(value, ast.expr) and not is_none(value)]
-    values += values_of_unpacking(site, node) if None in bindings else []
+    values += find_unpacked_values(site, node) if None in bindings else []
     if values:
         return all(is_device_number(site, value, depth + 1) for value in values)
     if any(isinstance(binding, str) for binding in bindings):
@@ -121,7 +121,7 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
     return is_passed_number(site, node, depth)
 
 
-def values_of_unpacking(site: Site, node: ast.Name) -> list[ast.expr]:
+def find_unpacked_values(site: Site, node: ast.Name) -> list[ast.expr]:
     """Return the values of a name in `first, second = rank * 2, rank * 2 + 1`, in the same function."""
     unpacked: list[ast.expr] = []
     for statement in site.source.nodes_of_type(ast.Assign):
@@ -185,7 +185,7 @@ def is_sometimes_device_number(site: Site, node: ast.AST) -> bool:
 def find_option(site: Site, name: str) -> ast.Call | None:
     """Return the add_argument of this file that declares an option."""
     calls = site.file.index.methods.get("add_argument", [])
-    return next((call for call in calls if name in option_names(site, call)), None)
+    return next((call for call in calls if name in get_option_names(site, call)), None)
 
 
 def has_device_number_name(node: ast.AST) -> bool:

@@ -32,7 +32,7 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import Function, all_parameters
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, cache_per_file
-from viaduct.migration.rules.torch._helper import availability_tests, report_if_in_torchscript
+from viaduct.migration.rules.torch._helper import get_availability_tests, report_if_in_torchscript
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
 OTHER_LIBRARIES = (
@@ -169,7 +169,7 @@ class Devices:
     def is_availability_test(self, test: ast.expr) -> bool:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.assigned_value(part) for part in ast.walk(test))
-        return any(contains_call(self.site, origin, availability_tests(self.site)) for origin in origins)
+        return any(contains_call(self.site, origin, get_availability_tests(self.site)) for origin in origins)
 
     def is_under_availability(self, node: ast.AST) -> bool:
         """Return True for the assignment in `if torch.cuda.is_available(): name = "cuda"`."""
@@ -188,7 +188,7 @@ class Devices:
             yield from (*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "type"))
         method = method_name(call)
         if name is not None and name.startswith("torch."):
-            yield from self.device_arguments_of_torch(call, name)
+            yield from self.find_device_arguments_of_torch(call, name)
         elif method in MOVING_METHODS and call.args and not is_method_of_project(self.site, call.func.value, method):  # type: ignore[attr-defined]
             yield call.args[0]
         elif method == "parametrize" and len(call.args) > 1:
@@ -198,7 +198,7 @@ class Devices:
             parameters = zip(self.parameters(call, name), call.args, strict=False)
             yield from (value for parameter, value in parameters if is_device_name(parameter))
 
-    def device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
+    def find_device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that a function of torch takes for a device."""
         if name.startswith("torch.hub."):
             return  # names of repositories and models
@@ -274,7 +274,7 @@ class Devices:
 
     def trace_entries(self, table: ast.AST) -> None:
         """Trace every entry of `["cpu", "cuda"]`, `{"encoder": "cuda:0"}`, if all look like devices."""
-        values = table_entries(table)
+        values = get_table_entries(table)
         if all(self.looks_like_device(value) for value in values):
             for value in values:
                 self.trace(value)
@@ -369,7 +369,7 @@ class Devices:
         return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.device_names
 
 
-def table_entries(table: ast.AST) -> list[ast.expr]:
+def get_table_entries(table: ast.AST) -> list[ast.expr]:
     """Return the entries of a list, tuple, dict or comprehension; none for a dict such as a map_location.
 
     The keys of a map_location are devices; the rule `map_location` edits it.
@@ -388,7 +388,7 @@ def find_devices(site: Site) -> Devices:
     return Devices(site)
 
 
-def qualified_root(site: Site, node: ast.AST) -> str | None:
+def get_qualified_root(site: Site, node: ast.AST) -> str | None:
     """Return the qualified name at the beginning of a chain of calls, attributes and subscripts."""
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -399,17 +399,17 @@ def find_constructor_texts(site: Site) -> Iterator[ast.expr]:
     """Yield the CUDA texts within torch.device(…) in all comparisons of a file."""
     for node in site.source.nodes_of_type(ast.Compare):
         for side in (node.left, *node.comparators):
-            yield from constructor_texts(site, side)
+            yield from find_texts_in_constructor(site, side)
 
 
-def constructor_texts(site: Site, side: ast.expr) -> Iterator[ast.expr]:
+def find_texts_in_constructor(site: Site, side: ast.expr) -> Iterator[ast.expr]:
     """Yield the CUDA texts within `torch.device("cuda:0")`, also in a tuple, in str() or in a branch."""
     parts = [part for branch in branches(side) for part in elements(branch)]
     if isinstance(side, ast.Call) and plain_name(side.func) == "str":
         parts = side.args[:1]
     if parts != [side]:  # the side is a tuple, str() or a conditional expression
         for part in parts:
-            yield from constructor_texts(site, part)
+            yield from find_texts_in_constructor(site, part)
     elif isinstance(side, ast.Call) and site.qualified_name(side.func) == "torch.device":
         values = [*side.args[:1], *(keyword.value for keyword in side.keywords)]
         yield from (text for value in values for text in branches(value) if device_literal(text) is not None)

@@ -61,7 +61,7 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
     return isinstance(parent, ast.Assign) and "env" in plain_name(parent.targets[0]).lower().split("_")
 
 
-def value_of_variable(site: Site, node: ast.Constant) -> ast.expr | None:
+def get_assigned_value(site: Site, node: ast.Constant) -> ast.expr | None:
     """Return the value that is assigned to the variable whose name is the string `node`; None if it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):

@@ -75,14 +75,14 @@ def runs_only_with_card(site: Site, node: ast.AST) -> bool:
 
 
 def is_availability_test(site: Site, test: ast.expr) -> bool:
-    """Return True for a call of one of the `availability_tests`, also as a part of an `and`."""
+    """Return True for a call of one of the `get_availability_tests`, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.assigned_value(part) for part in parts]
     names = {site.qualified_name(call.func) for call in calls if isinstance(call, ast.Call)}
-    return bool(names & availability_tests(site))
+    return bool(names & get_availability_tests(site))
 
 
-def availability_tests(site: Site) -> set[str]:
+def get_availability_tests(site: Site) -> set[str]:
     """Return the functions that test for a card: torch's, and the helper's."""
     helper_test = f"{site.file.project.helper_module_of(site.file.path)}.{HELPER_OBJECT}.is_available"
     return {helper_test, *(f"torch.{module}.is_available" for module in (*DEVICE_TYPES, "accelerator"))}

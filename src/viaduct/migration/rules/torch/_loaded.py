@@ -15,7 +15,7 @@ DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.
 
 
 @cache_per_file
-def flow_of(site: Site) -> FileFlow:
+def get_flow(site: Site) -> FileFlow:
     """Return the flow of values in the file of a site."""
     return FileFlow(site.file.names, site.file.project)
 
@@ -28,7 +28,7 @@ def load_destination(site: Site) -> Destination:
     one whose uses do not show the place is "unknown". If no code that gets the value mentions devices, weights are
     loaded on the host, and all other content needs no map_location.
     """
-    flow = flow_of(site)
+    flow = get_flow(site)
     uses = flow.find_uses([site.node])
     if Use.STATE in uses and Use.NETWORK not in uses:
         return "host"

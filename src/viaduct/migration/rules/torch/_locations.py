@@ -25,35 +25,35 @@ CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
 MAX_DEPTH = 8  # number of calls, operations and variables through which a tensor is followed
 
 
-def location_of(site: Site, node: ast.AST, depth: int = 0) -> Location:
+def find_location(site: Site, node: ast.AST, depth: int = 0) -> Location:
     """Return the location of a tensor or module."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(node, ast.Call):
-        return location_of_call(site, node, depth)
+        return find_location_of_call(site, node, depth)
     if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
-        return location_of(site, node.value, depth + 1)
+        return find_location(site, node.value, depth + 1)
     if isinstance(node, ast.BinOp):
-        return combine_locations(location_of(site, side, depth + 1) for side in (node.left, node.right))
+        return combine_locations(find_location(site, side, depth + 1) for side in (node.left, node.right))
     if isinstance(node, ast.Attribute):
-        return location_of_attribute(site, node, depth)
-    return location_of_name(site, node, depth) if isinstance(node, ast.Name) else None
+        return find_location_of_attribute(site, node, depth)
+    return find_location_of_name(site, node, depth) if isinstance(node, ast.Name) else None
 
 
-def location_of_call(site: Site, call: ast.Call, depth: int) -> Location:
+def find_location_of_call(site: Site, call: ast.Call, depth: int) -> Location:
     name = site.qualified_name(call.func) or ""
     if name.partition(".")[0] in CPU_LIBRARIES:
         return "cpu"
     if name.startswith("torch."):
-        return location_of_torch_result(site, call, name.removeprefix("torch."), depth)
+        return find_location_of_torch_result(site, call, name.removeprefix("torch."), depth)
     if not isinstance(call.func, ast.Attribute):
         return None
     if call.func.attr in CPU_METHODS or (call.func.attr == "to" and any(is_cpu(value) for value in call.args)):
         return "cpu"
-    return "card" if is_move(call) else location_of(site, call.func.value, depth + 1)
+    return "card" if is_move(call) else find_location(site, call.func.value, depth + 1)
 
 
-def location_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> Location:
+def find_location_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> Location:
     """Return the location of the result of a function of torch.
 
     A device argument that is not the CPU counts as the card. Without one, constructors of tensors give the CPU, and
@@ -66,22 +66,22 @@ def location_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) 
         return "cpu"
     first = call.args[0] if call.args else None
     parts = first.elts if isinstance(first, ast.List | ast.Tuple) else call.args[:1]
-    return combine_locations(location_of(site, part, depth + 1) for part in parts)
+    return combine_locations(find_location(site, part, depth + 1) for part in parts)
 
 
-def location_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Location:
+def find_location_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Location:
     """Return the location of an attribute.
 
     The assignments in the class decide for `self.matrix`; any other attribute has the location of its object.
     """
     if not is_self_attribute(node):
-        return location_of(site, node.value, depth + 1)
+        return find_location(site, node.value, depth + 1)
     owner = site.source.class_around(node)
     values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
-    return combine_locations(location_of(site, value, depth + 1) for value in values)
+    return combine_locations(find_location(site, value, depth + 1) for value in values)
 
 
-def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
+def find_location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
     """Return the location of a variable, computed once for each scope."""
     if is_in_dataset(site, node):
         return "cpu"
@@ -90,17 +90,17 @@ def location_of_name(site: Site, node: ast.Name, depth: int) -> Location:
     cache, key = site.file.cache, ("location", binding_scope.node if binding_scope else None, node.id)
     if key not in cache:
         cache[key] = None  # the answer for a variable that depends on itself
-        cache[key] = location_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
+        cache[key] = find_location_of_bindings(site, node, names.lookup(node.id, scope) or [], depth)
     location: Location = cache[key]
     return location
 
 
-def location_of_bindings(site: Site, node: ast.Name, bindings: Bindings, depth: int) -> Location:
+def find_location_of_bindings(site: Site, node: ast.Name, bindings: Bindings, depth: int) -> Location:
     """Return the location of a variable: the card if any value that is assigned to it is there.
 
     `x = x.view(-1)`, which begins with the variable, counts only if it moves x to the card.
     """
-    locations = [location_of(site, value, depth + 1) if isinstance(value, ast.expr) else None for value in bindings]
+    locations = [find_location(site, value, depth + 1) if isinstance(value, ast.expr) else None for value in bindings]
     if "card" in locations:
         return "card"
     return combine_locations(

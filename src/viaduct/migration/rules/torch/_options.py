@@ -14,7 +14,7 @@ VALUE_KEYWORDS = ("default", "const", "choices", "type", "nargs", "flag_value", 
 """Keyword arguments of a declaration that may hold a value of the option."""
 
 
-def option_names(site: Site, call: ast.Call) -> list[str]:
+def get_option_names(site: Site, call: ast.Call) -> list[str]:
     """Return the names of the option that a call declares, as the parser stores it: `train_device`."""
     qualified = site.qualified_name(call.func) or ""
     is_add_argument = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
@@ -26,7 +26,7 @@ def option_names(site: Site, call: ast.Call) -> list[str]:
     return [name.split("/")[0].strip().lstrip("-").replace("-", "_") for name in names if name]
 
 
-def option_values(site: Site, call: ast.Call) -> list[ast.expr]:
+def get_option_values(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a declaration that may hold a value of the option, without its help text."""
     values = [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS]
     return values + call.args[1 : ABSL_FLAGS.get(site.qualified_name(call.func) or "", 0)]

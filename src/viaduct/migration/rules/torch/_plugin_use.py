@@ -16,10 +16,10 @@ def is_plugin_imported_elsewhere(site: Site) -> bool:
 
 def uses_card(site: Site) -> bool:
     """Return True if a rule requested the plug-in's import, or the file uses the card."""
-    return site.target.card.plugin in site.file.side_effect_imports or any(True for _ in card_uses(site))
+    return site.target.card.plugin in site.file.side_effect_imports or any(True for _ in find_card_uses(site))
 
 
-def card_uses(site: Site) -> Iterator[ast.AST]:
+def find_card_uses(site: Site) -> Iterator[ast.AST]:
     """Yield the nodes that need the plug-in: its module, its methods and attributes, its device strings."""
     card = site.target.card
     for name in (card.device, card.tensor_flag, card.profiler_activity):

@@ -14,11 +14,11 @@ SET_DEFAULT_TYPE = "torch.set_default_tensor_type"
 
 def is_compared(site: Site, node: ast.AST) -> bool:
     """Return True for a type that is only compared, directly or as a variable's value: `isinstance(x, T)`."""
-    outermost = outermost_collection(site, node)
+    outermost = find_outermost_collection(site, node)
     return is_in_comparison(site, outermost) or is_variable_only_compared(site, outermost)
 
 
-def outermost_collection(site: Site, node: ast.AST) -> ast.AST:
+def find_outermost_collection(site: Site, node: ast.AST) -> ast.AST:
     """Return the outermost tuple, list, set or union (`A | B`) around a node; the node itself if there is none."""
     parent = site.source.parents.get(node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Set | ast.BinOp):
@@ -40,7 +40,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     reads = site.source.reads.get(plain_name(statement.targets[0]), [])
-    return bool(reads) and all(is_in_comparison(site, outermost_collection(site, read)) for read in reads)
+    return bool(reads) and all(is_in_comparison(site, find_outermost_collection(site, read)) for read in reads)
 
 
 def is_in_set_default_tensor_type(site: Site, node: ast.AST) -> bool:

@@ -28,36 +28,36 @@ DATA_PARALLEL_PARTS = (
 )
 
 
-def wrapping_calls(site: Site) -> list[ast.Call]:
+def find_wrapping_calls(site: Site) -> list[ast.Call]:
     """Return the calls that wrap a model in DataParallel, in the order of the text."""
     return sorted(calls_to(site, DATA_PARALLEL), key=lambda call: site.source.positions[call])
 
 
-def distributed_calls(site: Site) -> list[ast.Call]:
+def find_distributed_calls(site: Site) -> list[ast.Call]:
     """Return the calls that start processes or a process group, or wrap a model in DistributedDataParallel."""
     return calls_to(site, DISTRIBUTED_CALLS)
 
 
-def wrapped_model(call: ast.Call) -> ast.expr | None:
+def get_wrapped_model(call: ast.Call) -> ast.expr | None:
     """Return the model that a call wraps; None if the arguments do not show it."""
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
     return keyword_value(call, "module")
 
 
-def assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
+def get_assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
     """Return `model` for `model = DataParallel(…)` and `model = DataParallel(…).cuda()`; None for several targets."""
     return sole_target(site.source.statement_around(call))
 
 
 def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
     """Return the targets to which the results are assigned, such as `self.model`, as texts."""
-    return {ast.unparse(target) for call in calls if (target := assigned_target(site, call)) is not None}
+    return {ast.unparse(target) for call in calls if (target := get_assigned_target(site, call)) is not None}
 
 
-def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
+def find_module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Yield every `x.module`, with True if this file wraps x in DataParallel and not in DistributedDataParallel."""
-    wrapped = assigned_names(site, wrapping_calls(site)) - assigned_names(site, distributed_calls(site))
+    wrapped = assigned_names(site, find_wrapping_calls(site)) - assigned_names(site, find_distributed_calls(site))
     for node in site.source.nodes_of_type(ast.Attribute):
         if node.attr == "module" and site.qualified_name(node) is None:
             yield node, ast.unparse(node.value) in wrapped

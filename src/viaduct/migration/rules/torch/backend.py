@@ -86,7 +86,7 @@ def replace_in_call(site: Site) -> None:
 
     With `--to any` pass `device_id` only if there is a card.
     """
-    value = site.argument("backend", BACKEND_POSITIONS[site.name]) or unpacked_backend(site)
+    value = site.argument("backend", BACKEND_POSITIONS[site.name]) or find_unpacked_backend(site)
     origin = collectives.trace_backend(site, value) if value is not None else collectives.BackendOrigin()
     for text in origin.nccl_strings:
         if collectives.replace_backend(site, text):
@@ -99,10 +99,10 @@ def replace_in_call(site: Site) -> None:
         make_device_id_conditional(site)
 
 
-def unpacked_backend(site: Site) -> ast.expr | None:
+def find_unpacked_backend(site: Site) -> ast.expr | None:
     """Return the backend of `init_process_group(**settings)` if this file shows the settings."""
     for keyword in site.node.keywords:
-        items = collectives.dict_items(site.values.assigned_value(keyword.value)) if keyword.arg is None else None
+        items = collectives.get_dict_items(site.values.assigned_value(keyword.value)) if keyword.arg is None else None
         for name, value in items or []:
             if name == "backend":
                 return value

@@ -33,11 +33,11 @@ from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import (
+    get_qualified_root,
     is_bound_cuda_method,
     is_method_of_project,
     is_of_other_library,
     is_torch_object,
-    qualified_root,
 )
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
@@ -83,7 +83,7 @@ def replace_move(site: Site) -> None:
     is_torch_file = is_in_torch_program(site) or "torch" in site.source.text
     if (
         not is_torch_file
-        or is_of_other_library(qualified_root(site, receiver))
+        or is_of_other_library(get_qualified_root(site, receiver))
         or is_method_of_project(site, receiver, "cuda")
     ):
         return
@@ -180,14 +180,16 @@ def insert_device(site: Site) -> None:
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
     if device is None:
         opening = site.source.opening_parenthesis(call).end
-        site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
+        site.edit.insert(opening, f"{render_keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.replace_node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
+        site.edit.replace_node(
+            device, f"{render_keyword_for_storage(site)}{name}.device({render_number(site, device)})"
+        )
     else:
         site.edit.replace_node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
 
 
-def keyword_for_storage(site: Site) -> str:
+def render_keyword_for_storage(site: Site) -> str:
     """Return "device=" in `map_location=lambda storage, _: storage.cuda(1)`, as storages require, else ""."""
     function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
     parent = site.source.parents.get(function) if function is not None else None

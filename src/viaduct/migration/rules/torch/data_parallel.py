@@ -44,7 +44,7 @@ def unwrap_or_report(site: Site) -> None:
     if site.target.is_any_card:
         report_for_any(site)
         return
-    model = wrapped_models.wrapped_model(site.node)
+    model = wrapped_models.get_wrapped_model(site.node)
     if site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
         unwrap_model(site, model)
     else:
@@ -94,7 +94,7 @@ def report_for_any(site: Site) -> None:
 def report_data_parallel(site: Site) -> None:
     """Report DataParallel with the code to write instead, with the names of this script."""
     card = site.target.card
-    if wrapped_models.distributed_calls(site):
+    if wrapped_models.find_distributed_calls(site):
         site.request_review(
             f"there is no DataParallel on the {card.title}: start this script by its distributed path, one process "
             "per card; for one card --data-parallel unwrap",
@@ -102,7 +102,7 @@ def report_data_parallel(site: Site) -> None:
             "单卡可用 --data-parallel unwrap",
         )
         return
-    model = wrapped_models.wrapped_model(site.node)
+    model = wrapped_models.get_wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
     site.request_review(
         f"there is no DataParallel on the {card.title}. One card: write {name} alone (--data-parallel unwrap). "
@@ -122,7 +122,7 @@ def report_data_parallel(site: Site) -> None:
 def unwrap_model(site: Site, model: ast.expr) -> None:
     """Replace the call by the model, or remove `model = DataParallel(model)`; edit uses of `.module` once."""
     statement = site.source.statement_around(site.node)
-    target = wrapped_models.assigned_target(site, site.node)
+    target = wrapped_models.get_assigned_target(site, site.node)
     if (
         target is not None
         and getattr(statement, "value", None) is site.node
@@ -141,7 +141,7 @@ def unwrap_model(site: Site, model: ast.expr) -> None:
 
 def remove_module_accesses(site: Site) -> None:
     """Remove `.module` of unwrapped models, and report it of others; under a test for the wrapper it stays."""
-    for node, is_unwrapped in wrapped_models.module_accesses(site):
+    for node, is_unwrapped in wrapped_models.find_module_accesses(site):
         if wrapped_models.is_under_wrapper_test(site, node) or site.source.is_in_f_string(node):
             continue
         if is_unwrapped:

@@ -45,7 +45,7 @@ import re
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import keyword_value, literal_text, method_name, plain_name
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
-from viaduct.migration.rules._entry import main_guard
+from viaduct.migration.rules._entry import find_main_guard
 from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
 from viaduct.migration.rules.torch._ddp_edits import Rewriter
@@ -67,7 +67,7 @@ CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")  # text of a c
 @rule.file(only_if_file_contains=("DataParallel",))
 def rewrite_script(site: Site) -> None:
     """Rewrite the script, or report the condition that it does not meet."""
-    calls = wrapped_models.wrapping_calls(site)
+    calls = wrapped_models.find_wrapping_calls(site)
     if not calls:
         return
     try:
@@ -88,7 +88,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     node = refused.node
     line = site.file.original_line(node) if isinstance(node, ast.expr | ast.stmt) else 0
     location, location_zh = (f" (line {line})", f"(第 {line} 行)") if line else ("", "")
-    english, chinese = manual_steps(site) if refused.with_steps else ("", "")
+    english, chinese = describe_manual_steps(site) if refused.with_steps else ("", "")
     site.request_review(
         f"DataParallel stays: {refused.message}{location}{english}",
         zh=f"保留 DataParallel:{refused.zh}{location_zh}{chinese}",
@@ -97,7 +97,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     )
 
 
-def manual_steps(site: Site) -> Bilingual:
+def describe_manual_steps(site: Site) -> Bilingual:
     """Return the steps of the rewrite by hand, in English and Chinese."""
     card = site.target.card
     init, choose = f"init_process_group({card.backend!r})", f"torch.{card.device}.set_device(LOCAL_RANK)"
@@ -137,7 +137,7 @@ def advise_on_ranks(site: Site, calls: list[ast.Call]) -> None:
             node=calls[0],
         )
     for call in calls:
-        test = wrapping_condition(site, call)
+        test = find_wrapping_condition(site, call)
         if test is not None:
             site.advise(
                 f"whether the model is wrapped depends on {site.text_of(test)}: without the wrapper several ranks "
@@ -185,13 +185,13 @@ def writes_file(site: Site, call: ast.Call) -> bool:
     return any(OPEN_MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
 
 
-def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
+def find_wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
     """Return the innermost `if` condition around a call that is not about the available cards; None without one."""
     function = site.source.function_around(call)
     for parent in site.source.ancestors(call):
         if parent is function:
             break
-        is_main_guard = parent is main_guard(site)
+        is_main_guard = parent is find_main_guard(site)
         if isinstance(parent, ast.If) and not is_main_guard and not CARD_TEST.search(site.text_of(parent.test)):
             return parent.test
     return None

@@ -29,7 +29,7 @@ DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 @rule.call(SET_DEFAULT_TYPE)
 def report_default_type(site: Site) -> None:
-    names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(CARD_MODULES)]
+    names = [name for name in get_type_names(site, site.argument("t", 0)) if name.startswith(CARD_MODULES)]
     if not names:
         return
     dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
@@ -42,9 +42,9 @@ def report_default_type(site: Site) -> None:
         )
 
 
-def type_names(site: Site, argument: ast.expr | None) -> list[str]:
+def get_type_names(site: Site, argument: ast.expr | None) -> list[str]:
     """Return the names of all types that an argument can be."""
     value = site.values.assigned_value(argument) if argument is not None else None
     if isinstance(value, ast.IfExp):
-        return type_names(site, value.body) + type_names(site, value.orelse)
+        return get_type_names(site, value.body) + get_type_names(site, value.orelse)
     return [literal_text(value) or site.qualified_name(value) or ""] if value is not None else []

@@ -22,7 +22,7 @@ from viaduct.migration.lookups import branches, elements, literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import find_devices, replace_device_text
-from viaduct.migration.rules.torch._options import option_names, option_values
+from viaduct.migration.rules.torch._options import get_option_names, get_option_values
 
 rule = Rule(
     __name__, target_needs="device_strings", spec_rows=("P9",), targets=ALL_TARGETS, former_names=("any_device_text",)
@@ -33,7 +33,7 @@ rule = Rule(
 def replace_in_options(site: Site) -> None:
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
-    options = [(call, names) for call in site.source.nodes_of_type(ast.Call) if (names := option_names(site, call))]
+    options = [(call, names) for call in site.source.nodes_of_type(ast.Call) if (names := get_option_names(site, call))]
     if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
         return  # saves the slow find_devices
     devices = find_devices(site)
@@ -45,7 +45,7 @@ def replace_in_options(site: Site) -> None:
 
 def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the possible values of an option, except choices that have every card already."""
-    for value in option_values(site, call):
+    for value in get_option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
         yield from flatten_choices(choices, {card.device for card in site.cards})
 

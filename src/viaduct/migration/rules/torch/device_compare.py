@@ -35,7 +35,7 @@ from viaduct.migration.device_texts import device_literal, device_number_text, i
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._devices import UNEDITABLE_DEVICE, Devices, constructor_texts, find_devices
+from viaduct.migration.rules.torch._devices import UNEDITABLE_DEVICE, Devices, find_devices, find_texts_in_constructor
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
 from viaduct.migration.targets import import_helper
 
@@ -91,7 +91,7 @@ def edit_comparisons(site: Site) -> None:
 def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     """Change a comparison of a device with a CUDA text; report one of something that may be no device."""
     sides = [node.left, *node.comparators]
-    for literal in (literal for side in sides for literal in constructor_texts(site, side)):
+    for literal in (literal for side in sides for literal in find_texts_in_constructor(site, side)):
         edit_constructor_text(site, literal)
     for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
         for texts, device in ((left, right), (right, left)):
@@ -213,7 +213,7 @@ def is_branch_for_one_card(site: Site, node: ast.Compare) -> bool:
 def compare_with_any_card(site: Site, node: ast.Compare) -> None:
     """Turn a comparison with CUDA into one with every kind of card, or report it."""
     sides = [node.left, *node.comparators]
-    has_constructor = any(any(True for _ in constructor_texts(site, side)) for side in sides)
+    has_constructor = any(any(True for _ in find_texts_in_constructor(site, side)) for side in sides)
     if len(sides) != 2 or has_constructor or site.source.is_in_f_string(node):
         site.request_review(*TYPE_ADVICE, node=node)
         return
@@ -286,17 +286,17 @@ def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
     chain = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp)), None)
     if chain is None or not any(child is node for child in ast.walk(chain.test)):
         return False
-    while isinstance(outer := site.source.parents.get(chain), ast.If | ast.IfExp) and else_branch(outer) is chain:
+    while isinstance(outer := site.source.parents.get(chain), ast.If | ast.IfExp) and get_else_branch(outer) is chain:
         chain = outer
     branch: ast.AST | None = chain
     while isinstance(branch, ast.If | ast.IfExp):
         if any(is_literal_in(inner, *OTHER_CARDS) for inner in ast.walk(branch.test)):
             return True
-        branch = else_branch(branch)
+        branch = get_else_branch(branch)
     return False
 
 
-def else_branch(branch: ast.If | ast.IfExp) -> ast.AST | None:
+def get_else_branch(branch: ast.If | ast.IfExp) -> ast.AST | None:
     """Return the expression after `else`, or the only statement; None if there are none or several."""
     if isinstance(branch, ast.IfExp):
         return branch.orelse

@@ -27,12 +27,12 @@ def report_lookups(site: Site) -> None:
     """Report dictionaries that are looked up by the type of a device."""
     if is_in_torch_program(site):
         devices = find_devices(site)
-        for table, key in table_reads(site):
+        for table, key in find_table_reads(site):
             if devices.is_device(key):
                 report_missing(site, table)
 
 
-def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
+def find_table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield table and key of each `table[key]` and `table.get(key)`."""
     for node in site.source.nodes_of_type(ast.Subscript):
         yield node.value, node.slice

@@ -11,7 +11,7 @@ import ast
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import Site, make_report_rule
-from viaduct.migration.rules.torch._locations import CARD_NAMES, is_cpu, is_move, location_of
+from viaduct.migration.rules.torch._locations import CARD_NAMES, find_location, is_cpu, is_move
 
 rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P5", "6"), visits_lines_left_alone=True)
 
@@ -48,7 +48,7 @@ def report_method(site: Site) -> None:
         if is_double(site, site.node):
             report_double(site, "medium")
     elif casts_to_double(site, site.node) and not is_moved_next(site):
-        location = location_of(site, site.node.func.value)
+        location = find_location(site, site.node.func.value)
         if location == "card":
             report_double(site, "medium")
         elif location is None:
@@ -60,7 +60,7 @@ def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
     node = site.values.assigned_value(node)
     if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
         return False
-    dtypes = possible_dtypes(site, node)
+    dtypes = get_possible_dtypes(site, node)
     if casts_to_double(site, node) or dtypes & DOUBLE_DTYPES:
         return True
     if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_CASTS:
@@ -69,7 +69,7 @@ def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
     return not has_other_dtype and is_double(site, node.func.value, depth + 1)
 
 
-def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
+def get_possible_dtypes(site: Site, call: ast.Call) -> set[str]:
     """Return the qualified names of a call's positional arguments and of its dtype."""
     values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
     return {site.qualified_name(value) or "" for value in values}
@@ -78,7 +78,7 @@ def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
 def casts_to_double(site: Site, call: ast.Call) -> bool:
     """Return True for `x.double()`, `x.to(torch.float64)` and `x.type(torch.float64)`."""
     method = method_name(call)
-    by_dtype = method in ("to", "type") and bool(possible_dtypes(site, call) & DOUBLE_DTYPES)
+    by_dtype = method in ("to", "type") and bool(get_possible_dtypes(site, call) & DOUBLE_DTYPES)
     return by_dtype or (method == "double" and not call.args)
 
 

@@ -33,12 +33,12 @@ def check_options(site: Site) -> None:
         report_option(site, "xformers")
     elif name.startswith(LIBRARY_PREFIXES) or method == "from_pretrained":
         for keyword in site.node.keywords:
-            package = package_of(site, keyword)
+            package = get_package(site, keyword)
             if package:
                 report_option(site, package, keyword)
 
 
-def package_of(site: Site, keyword: ast.keyword) -> str:
+def get_package(site: Site, keyword: ast.keyword) -> str:
     """Return the package or format for NVIDIA cards that an option switches on, or ""."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     if keyword.arg in FLAG_PACKAGES:

@@ -111,9 +111,11 @@ def is_used_as_index(body: Body, name: str, depth: int = 0) -> bool:
     if depth > MAX_DEPTH:
         return False
     names = find_aliases(body.root, name)
-    if any(uses_any(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
+    if any(uses_any(value, names) for node in ast.walk(body.root) for value in get_index_expressions(node)):
         return True
-    return any(is_used_as_index(called, parameter, depth + 1) for called, parameter in receiving_functions(body, names))
+    return any(
+        is_used_as_index(called, parameter, depth + 1) for called, parameter in find_receiving_functions(body, names)
+    )
 
 
 def find_aliases(root: ast.AST, name: str) -> set[str]:
@@ -125,7 +127,7 @@ def find_aliases(root: ast.AST, name: str) -> set[str]:
     return {name, *(target.id for target in targets if isinstance(target, ast.Name))}
 
 
-def index_expressions(node: ast.AST) -> list[ast.expr]:
+def get_index_expressions(node: ast.AST) -> list[ast.expr]:
     """Return the expression in a subscript, or all arguments of an indexing function; none for any other node."""
     if isinstance(node, ast.Subscript):
         return [node.slice]
@@ -142,7 +144,7 @@ def uses_any(value: ast.AST, names: set[str]) -> bool:
     return any(uses_any(child, names) for child in ast.iter_child_nodes(value))
 
 
-def receiving_functions(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
+def find_receiving_functions(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
     """Yield the functions of the project that get the tensor as an argument, and the parameter's name."""
     for call in ast.walk(body.root):
         if not isinstance(call, ast.Call) or not any(uses_any(value, names) for value in argument_values(call)):
@@ -160,7 +162,7 @@ def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None
     name = values.names.qualified(call.func)
     if name in values.project.functions:
         path, function = values.project.functions[name]
-        return body_of(body, path, function), [parameter.arg for parameter in function.args.args]
+        return make_body(body, path, function), [parameter.arg for parameter in function.args.args]
     kind = values.kind(call.func) or ""
     if kind.startswith(OBJECT):
         return find_method(body, kind.removeprefix(OBJECT), "forward")
@@ -180,11 +182,11 @@ def find_method(body: Body, class_name: str, method: str) -> tuple[Body, list[st
     for node in project.parsed[own_class.path].source.nodes_of_type(ast.ClassDef):
         for statement in node.body if node.name == owner.rpartition(".")[2] else ():
             if isinstance(statement, FunctionNode) and statement.name == method:
-                return body_of(body, own_class.path, statement), list(own_class.methods[method])
+                return make_body(body, own_class.path, statement), list(own_class.methods[method])
     return None
 
 
-def body_of(body: Body, path: str, function: ast.AST) -> Body:
+def make_body(body: Body, path: str, function: ast.AST) -> Body:
     """Return a function of a file of the project, with the kinds of values in that file."""
     project = body.values.project
     return Body(function, Values(project.parsed[path], project))

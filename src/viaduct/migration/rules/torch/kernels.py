@@ -31,7 +31,7 @@ def report_extension(site: Site) -> None:
 def report_load(site: Site) -> None:
     """Report kernels that are compiled when the script runs."""
     inline, with_cuda = site.keyword("cuda_sources"), site.argument("with_cuda")
-    sources = cuda_sources(site.node)
+    sources = find_cuda_sources(site.node)
     is_for_cuda = not is_none_or_absent(with_cuda) and not is_constant(with_cuda, False)
     if inline is not None or sources or is_for_cuda:
         report_kernel(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(…)")
@@ -61,7 +61,7 @@ def is_own_module(site: Site, name: str) -> bool:
     return any(path.endswith((f"{module}.py", f"{module}/__init__.py")) for path in site.file.project.surveyed)
 
 
-def cuda_sources(call: ast.Call) -> list[str]:
+def find_cuda_sources(call: ast.Call) -> list[str]:
     return [text for node in ast.walk(call) if (text := literal_text(node)).endswith((".cu", ".cuh"))]
 
 

@@ -13,7 +13,7 @@ import re
 
 from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
 from viaduct.migration.rule import Site, make_report_rule
-from viaduct.migration.rules.torch._locations import is_in_dataset, location_of
+from viaduct.migration.rules.torch._locations import find_location, is_in_dataset
 
 rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("5", "6"), visits_lines_left_alone=True)
 
@@ -43,7 +43,7 @@ def is_on_host(site: Site, values: list[ast.expr]) -> bool:
     if HOST_FILE.search(site.file.path) or is_in_dataset(site, site.node):
         return True
     sets_default = any(name in site.file.index.calls for name in DEFAULT_SETTERS)  # of the device of new tensors
-    return bool(values) and location_of(site, values[0]) == "cpu" and not sets_default
+    return bool(values) and find_location(site, values[0]) == "cpu" and not sets_default
 
 
 def report_limits(site: Site, name: str) -> None:

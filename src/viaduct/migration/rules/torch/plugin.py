@@ -18,7 +18,7 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
-from viaduct.migration.rules.torch._plugin_use import card_uses, is_plugin_imported_elsewhere, uses_card
+from viaduct.migration.rules.torch._plugin_use import find_card_uses, is_plugin_imported_elsewhere, uses_card
 
 rule = Rule(
     __name__,
@@ -62,7 +62,7 @@ def is_plugin_imported(site: Site, statements: list[Import], torch_import: ast.s
     False if the file uses the plug-in's name without binding it.
     """
     module = site.target.card.plugin
-    lines = [getattr(use, "lineno", 1) for use in card_uses(site) if is_covered(site, use, torch_import)]
+    lines = [getattr(use, "lineno", 1) for use in find_card_uses(site) if is_covered(site, use, torch_import)]
     first_use = min((line for line in lines if line > torch_import.lineno), default=len(site.source.line_starts))
     imports = [item for item in statements if imports_any(item, (module,)) and item.lineno <= first_use]
     functions = {site.source.function_around(item) for item in imports}
@@ -74,7 +74,7 @@ def is_plugin_imported(site: Site, statements: list[Import], torch_import: ast.s
 def is_card_used(site: Site, torch_import: ast.stmt) -> bool:
     """Return True if a rule requested the import, or the card is used in the scope of an import of torch."""
     is_requested = site.target.card.plugin in site.file.side_effect_imports
-    return is_requested or any(is_covered(site, use, torch_import) for use in card_uses(site))
+    return is_requested or any(is_covered(site, use, torch_import) for use in find_card_uses(site))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:

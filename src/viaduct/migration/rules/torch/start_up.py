@@ -38,7 +38,7 @@ def set_or_advise(site: Site) -> None:
     root = site.file.names.local_name("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
         return
-    guard = _entry.main_guard(site)
+    guard = _entry.find_main_guard(site)
     location = start_of_worker(site) or (guard.body[0] if guard is not None else None)
     if location is None:
         return

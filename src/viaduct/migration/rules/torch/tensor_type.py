@@ -59,7 +59,7 @@ def replace_type(site: Site) -> None:
 
 def is_conversion(site: Site) -> bool:
     """Return True for the argument of `x.type(…)`, or a branch of it."""
-    parent = parent_of_branch(site)
+    parent = get_parent_of_branch(site)
     if not isinstance(parent, ast.Call):
         return False
     return method_name(parent) == "type" or site.qualified_name(parent.func) == "torch.Tensor.type"
@@ -67,11 +67,11 @@ def is_conversion(site: Site) -> bool:
 
 def is_comparison(site: Site) -> bool:
     """Return True for a string that is compared with `x.type()`."""
-    parent = parent_of_branch(site)
+    parent = get_parent_of_branch(site)
     return isinstance(parent, ast.Compare) and any(map(is_type_call, (parent.left, *parent.comparators)))
 
 
-def parent_of_branch(site: Site) -> ast.AST:
+def get_parent_of_branch(site: Site) -> ast.AST:
     """Return the node around the site's string, or around the conditional expression that it is a branch of."""
     parent = site.source.parents[site.node]
     return site.source.parents[parent] if isinstance(parent, ast.IfExp) else parent

@@ -13,7 +13,7 @@ from viaduct.migration.device_texts import device_literal, is_device_name
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import method_name
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
+from viaduct.migration.rules.torch._devices import get_qualified_root, is_of_other_library
 
 rule = Rule(
     __name__, target_needs="moves", spec_rows=("P7", "P8"), category="report", targets=ALL_TARGETS, runs_last=True
@@ -28,7 +28,7 @@ def report_file(site: Site) -> None:
         return
     if "torch" in site.source.text:
         return  # it probably uses PyTorch in a way that is not an import of this file
-    first = next(cuda_code(site), None)
+    first = next(find_cuda_code(site), None)
     if first is not None:
         site.report_unresolved(
             "this is CUDA code, and no file of this project imports PyTorch: migrate the complete project, or change "
@@ -38,12 +38,12 @@ def report_file(site: Site) -> None:
         )
 
 
-def cuda_code(site: Site) -> Iterator[ast.AST]:
+def find_cuda_code(site: Site) -> Iterator[ast.AST]:
     """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but no calls of other known libraries."""
     for call in site.source.nodes_of_type(ast.Call):
         method = method_name(call)
         devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
         devices += call.args[:1] if method == "to" else []
         is_cuda = method == "cuda" or any(map(device_literal, devices))
-        if is_cuda and not is_of_other_library(qualified_root(site, call.func)):
+        if is_cuda and not is_of_other_library(get_qualified_root(site, call.func)):
             yield call

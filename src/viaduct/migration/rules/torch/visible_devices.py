@@ -59,7 +59,7 @@ def replace_variable(site: Site) -> None:
     code = site.text_of(site.node)  # may be split, as in "CUDA_" "VISIBLE_DEVICES"
     if not variables.is_variable_name(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
-    value, card = variables.value_of_variable(site, site.node), site.target.card
+    value, card = variables.get_assigned_value(site, site.node), site.target.card
     if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
         report_device_list(site, str(value.value))
         return
