@@ -122,6 +122,7 @@ class Edits:
         while tail - 1 in indices:
             tail -= 1
         comma = items[tail - 1].comma if 0 < tail < len(items) else None
+        # The removed tail and the comma before it go in one edit, unless a comment in it has to stay.
         at_once = comma is not None and items[-1].comma is None and not self.has_comment(comma.start, items[-1].end)
         for index in sorted(indices):
             if index < tail or not at_once:

@@ -318,10 +318,6 @@ def list_column_titles(language: str) -> list[str]:
     return ["需要", *STATE_TITLES_ZH.values()] if language == "zh" else ["needed", *STATE_TITLES.values()]
 
 
-def is_complete(rows: Iterable[LedgerRow]) -> bool:
-    return all(row.manual == row.unresolved == 0 for row in rows)
-
-
 def title_of(requirement: str, language: str = "en") -> str:
     entry = REQUIREMENTS_BY_NAME[requirement]
     return entry.title_zh if language == "zh" else entry.title

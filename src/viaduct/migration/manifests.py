@@ -199,7 +199,10 @@ def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) 
             english, chinese = TORCH_BUILD[options.to]
             messages = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
         elif is_dockerfile and CUDA_IN_COMMAND.search(re.split(r"^\s*#", line)[0]):
-            messages = "this line of a Dockerfile names CUDA or NCCL", "Dockerfile 的此行提到 CUDA 或 NCCL"
+            messages = (
+                "this line of a Dockerfile names CUDA or NCCL: adapt it to the device",
+                "Dockerfile 的此行提到 CUDA 或 NCCL:请按目标设备修改",
+            )
         else:
             continue
         yield Finding(path, number, number, 1, rule.name, rule.category, "manual", *messages, "medium", line)

@@ -427,8 +427,8 @@ def report_commands(path: str, notebook: notebooks.Notebook) -> Iterator[Finding
         if shell.CUDA_IN_COMMAND.search(command):
             yield Finding(
                 *(path, line, line, 1, COMMANDS_RULE, rules_by_name()[COMMANDS_RULE].category, "manual"),
-                "commands of a notebook are not migrated: this one names CUDA or NCCL",
-                "不会迁移 notebook 中的命令:此命令提到 CUDA 或 NCCL",
+                "commands of a notebook are not migrated, and this one names CUDA or NCCL: adapt it to the device",
+                "notebook 中的命令不会被迁移,而此命令提到 CUDA 或 NCCL:请按目标设备修改",
                 before=command,
             )
 

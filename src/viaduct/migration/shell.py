@@ -47,8 +47,8 @@ from viaduct.migration.walk import Walk
 SUFFIXES = (".sh", ".bash")
 PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
 """Commands that only print or ignore their words."""
-ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
-OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)  # groups: variable, sign, value
+OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)  # groups: option, value behind a `=`
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
 # A device or backend within a value, as in `cuda:0,cuda:1` and `${DEVICE:-cuda}`, not in a path or a longer word.
 CUDA_IN_VALUE = re.compile(r"(?<![\w./])cuda(?::\d+)?(?![\w./-])")

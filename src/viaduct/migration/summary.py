@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import LedgerRow, count_places, is_complete
+from viaduct.migration.ledger import LedgerRow, count_places
 from viaduct.migration.results import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
@@ -78,7 +78,7 @@ def judge(ledger: list[LedgerRow]) -> Verdict:
     """Return the verdict of a ledger: complete if no place needs manual review or is unresolved."""
     if not ledger:
         return "nothing to change"
-    return "complete" if is_complete(ledger) else "incomplete"
+    return "complete" if all(row.manual == row.unresolved == 0 for row in ledger) else "incomplete"
 
 
 def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
