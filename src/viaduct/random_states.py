@@ -1,4 +1,4 @@
-"""The random states of Python, NumPy and torch on the CPU, to detect draws from them and to undo these."""
+"""The random states of Python, NumPy and torch on the CPU, to detect draws of numbers and to undo them."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def allocate_signs(rows: Tensor) -> Tensor:
 
 
 def find_input_size(terms: list[SavedTerm]) -> tuple[int, ...]:
-    """Return height and width of the input of a state's pools, which all have the same."""
+    """Return height and width of the input of a state's pools; they are the same for all of them."""
     sizes = [term.shape[2:] for term in terms if term.pool is not None]
     return sizes[0] if sizes else terms[0].shape[2:]
 
