@@ -229,7 +229,7 @@ def share_from_nodes(
         ranks=ranks,
         host=host,
         port=port,
-        hosts_store=links.is_this_machine(host) and links.is_port_free(port),  # else another process here serves it
+        hosts_store=links.is_this_machine(host) and links.is_port_free(port),  # in use: by another process
         node=node,
         names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
         name=f"{socket.gethostname()} ({address})",

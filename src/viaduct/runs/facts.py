@@ -34,7 +34,7 @@ class RunFacts:
     machine: dict[str, Any] | None = None
     ranks: int | None = None
     host: str | None = None
-    pid: int | None = None  # process of the last session (start of training), as are commit, machine and ranks
+    pid: int | None = None  # of the last session (start of training), like commit, machine, ranks and host
     began: float | None = None
     changed: float | None = None  # last change of metrics.jsonl, or of recipe.json if there are no metrics
     sessions: int | None = None  # number of times that training was started

@@ -84,7 +84,7 @@ def open_index(roots: list[Path]) -> RunIndex:
 
 
 def choose_index_path(roots: list[Path]) -> Path:
-    """Return the index file of these folders; relative and absolute paths have different ones, as its entries do."""
+    """Return the index file of these folders; relative and absolute ones have different files, like their runs."""
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
