@@ -103,12 +103,12 @@ class Translator:
             if node.op == "placeholder":
                 self.values[node] = self.weights.get(node.name, self.images)
             elif node.op == "call_function":
-                self.values[node] = self.call(node)
+                self.values[node] = self.translate_call(node)
             elif node.op == "output":
                 return self.to_nchw(self.values[node.args[0][0]])
         raise AssertionError("a graph ends with its output")
 
-    def call(self, node: fx.Node) -> Any:
+    def translate_call(self, node: fx.Node) -> Any:
         """Translate the call of an operator."""
         name = str(node.target)
         if name in IGNORED:
@@ -119,7 +119,7 @@ class Translator:
                 f"the network uses {name}, which has no translation to TensorFlow.", "Try --to onnx or --to pt2."
             )
         arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: self.values[argument])
-        with self.tf.name_scope(name_scope(node)):
+        with self.tf.name_scope(make_scope_name(node)):
             try:
                 return translate_node(node, *arguments, **keywords)
             except (CannotExport, MemoryError):
@@ -138,13 +138,13 @@ class Translator:
             name = "python_" + getattr(target, "__name__", str(target))
         if name in ELEMENTWISE:
             operation = attrgetter(ELEMENTWISE[name])(self.tf)
-            return lambda node, *values: self.elementwise(operation, *values)
+            return lambda node, *values: self.apply_elementwise(operation, *values)
         method: Callable[..., Any] | None = getattr(self, name, None)
         return method
 
     # Layouts
 
-    def tensor(self, value: Any) -> Value:
+    def wrap_value(self, value: Any) -> Value:
         """Wrap an argument in a Value; weights become constants, in PyTorch's layout, and numbers stay numbers."""
         if isinstance(value, Value):
             return value
@@ -154,12 +154,12 @@ class Translator:
 
     def to_nchw(self, value: Any) -> Any:
         """Return a tensor in PyTorch's layout."""
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         return self.tf.transpose(value.tensor, TO_NCHW) if value.is_nhwc else value.tensor
 
     def to_nhwc(self, value: Any) -> Any:
         """Return a tensor of rank 4 in NHWC layout."""
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         return value.tensor if value.is_nhwc else self.tf.transpose(value.tensor, TO_NHWC)
 
     @staticmethod
@@ -168,9 +168,9 @@ class Translator:
         example = node.meta["val"]
         return list((example[0] if isinstance(example, list | tuple) else example).shape)
 
-    def elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
+    def apply_elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
         """Apply an operation to tensors that broadcast: in NHWC layout if one has it and all have rank 4 or 0."""
-        tensors = [self.tensor(value) for value in values]
+        tensors = [self.wrap_value(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
         is_nhwc = any(value.is_nhwc for value in tensors) and all(rank in (0, 4) for rank in ranks)
         arranged = [
@@ -203,7 +203,7 @@ class Translator:
             raise CannotExport(
                 "a convolution that is transposed or not 2-dimensional has no translation to TensorFlow."
             )
-        stride, padding, dilation = (pair(numbers) for numbers in (stride, padding, dilation))
+        stride, padding, dilation = (make_pair(numbers) for numbers in (stride, padding, dilation))
         size = self.get_shape(node.args[0])[2:]
         extents = [(length - 1) * step + 1 for length, step in zip(weight.shape[2:], dilation, strict=True)]
         images = self.to_nhwc(value)
@@ -214,7 +214,7 @@ class Translator:
         filters = weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
         result = self.convolve(images, filters, groups, options)
         if bias is not None:
-            result = self.tf.nn.bias_add(result, self.tensor(bias).tensor)
+            result = self.tf.nn.bias_add(result, self.wrap_value(bias).tensor)
         return Value(result, is_nhwc=True)
 
     def convolve(self, images: Any, filters: Any, groups: int, options: dict[str, Any]) -> Any:
@@ -239,7 +239,7 @@ class Translator:
         bias = torch.zeros_like(mean) if bias is None else bias
         if len(self.get_shape(node)) == 4:
             scale, offset, mean, variance = (
-                self.tensor(part.detach().float()).tensor for part in (weight, bias, mean, variance)
+                self.wrap_value(part.detach().float()).tensor for part in (weight, bias, mean, variance)
             )
             normalised = self.tf.raw_ops.FusedBatchNormV3(
                 x=self.to_nhwc(value),
@@ -307,7 +307,7 @@ class Translator:
 
     def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: Numbers) -> Value:
         height, width = self.get_shape(node.args[0])[2:]
-        rows, columns = pair(size)
+        rows, columns = make_pair(size)
         if height % rows or width % columns:
             raise CannotExport(f"an adaptive pool of {height}x{width} to {rows}x{columns} has no translation.")
         window = (height // rows, width // columns)
@@ -322,12 +322,12 @@ class Translator:
         return Value(self.tf.nn.bias_add(self.tf.matmul(self.to_nchw(left), self.to_nchw(right)), self.to_nchw(bias)))
 
     def aten_add(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
-        scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
-        return self.elementwise(self.tf.add, left, scaled)
+        scaled = right if alpha == 1 else self.apply_elementwise(self.tf.multiply, right, alpha)
+        return self.apply_elementwise(self.tf.add, left, scaled)
 
     def aten_sub(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
-        scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
-        return self.elementwise(self.tf.subtract, left, scaled)
+        scaled = right if alpha == 1 else self.apply_elementwise(self.tf.multiply, right, alpha)
+        return self.apply_elementwise(self.tf.subtract, left, scaled)
 
     def aten_mean(self, node: fx.Node, *arguments: Any, **options: Any) -> Value:
         return self.reduce(self.tf.reduce_mean, node, *arguments)
@@ -339,7 +339,7 @@ class Translator:
         self, operation: Any, node: fx.Node, value: Any, axes: Numbers | None = None, keep: bool = False
     ) -> Value:
         """Reduce over axes (None: all); height and width are reduced without a transposition from NHWC layout."""
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         rank = len(self.get_shape(node.args[0]))
         axes = sorted(axis % rank for axis in axes or range(rank))
         if value.is_nhwc and axes == [2, 3]:
@@ -349,36 +349,36 @@ class Translator:
     # Functions of one value
 
     def aten_leaky_relu(self, node: fx.Node, value: Any, slope: float = 0.01) -> Value:
-        return self.elementwise(lambda x: self.tf.nn.leaky_relu(x, slope), value)
+        return self.apply_elementwise(lambda x: self.tf.nn.leaky_relu(x, slope), value)
 
     def aten_gelu(self, node: fx.Node, value: Any, approximate: str = "none") -> Value:
-        return self.elementwise(lambda x: self.tf.nn.gelu(x, approximate=approximate == "tanh"), value)
+        return self.apply_elementwise(lambda x: self.tf.nn.gelu(x, approximate=approximate == "tanh"), value)
 
     def aten_hardtanh(self, node: fx.Node, value: Any, low: float = -1.0, high: float = 1.0) -> Value:
-        return self.elementwise(lambda x: self.tf.clip_by_value(x, low, high), value)
+        return self.apply_elementwise(lambda x: self.tf.clip_by_value(x, low, high), value)
 
     def aten_clamp(self, node: fx.Node, value: Any, low: float | None = None, high: float | None = None) -> Value:
-        bounded = value if low is None else self.elementwise(self.tf.maximum, value, low)
-        return self.tensor(bounded) if high is None else self.elementwise(self.tf.minimum, bounded, high)
+        bounded = value if low is None else self.apply_elementwise(self.tf.maximum, value, low)
+        return self.wrap_value(bounded) if high is None else self.apply_elementwise(self.tf.minimum, bounded, high)
 
     def aten_to_copy(self, node: fx.Node, value: Any, dtype: torch.dtype | None = None, **options: Any) -> Value:
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         tf_dtype = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
         return Value(self.tf.cast(value.tensor, tf_dtype), value.is_nhwc)
 
     def aten_clone(self, node: fx.Node, value: Any, **options: Any) -> Value:
-        return self.tensor(value)
+        return self.wrap_value(value)
 
     # Shapes
 
     def aten_cat(self, node: fx.Node, values: list[Any], axis: int = 0) -> Value:
         axis %= len(self.get_shape(node))
-        if all(self.tensor(value).is_nhwc for value in values):
+        if all(self.wrap_value(value).is_nhwc for value in values):
             return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), is_nhwc=True)
         return Value(self.tf.concat([self.to_nchw(value) for value in values], axis))
 
     def aten_constant_pad_nd(self, node: fx.Node, value: Any, amounts: list[int], fill: float = 0.0) -> Value:
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         rank = len(self.get_shape(node))
         margins = [[0, 0] for _ in range(rank)]
         for index in range(len(amounts) // 2):
@@ -400,7 +400,7 @@ class Translator:
     def aten_slice(
         self, node: fx.Node, value: Any, axis: int = 0, start: int | None = None, end: Any = None, step: int = 1
     ) -> Value:
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         axis %= len(self.get_shape(node))
         position = TO_NHWC.index(axis) if value.is_nhwc else axis
         to_end = isinstance(end, int) and end >= 1 << 31  # torch.export's form of a slice without an end
@@ -435,7 +435,7 @@ class Translator:
         return Value(self.tf.broadcast_to(tensor, sizes))
 
     def aten_sym_size(self, node: fx.Node, value: Any, axis: int) -> Value:
-        value = self.tensor(value)
+        value = self.wrap_value(value)
         return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.is_nhwc else axis])
 
     def python_getitem(self, node: fx.Node, values: tuple[Any, ...], index: int) -> Any:
@@ -444,14 +444,14 @@ class Translator:
         return values[index]
 
 
-def name_scope(node: fx.Node) -> str:
+def make_scope_name(node: fx.Node) -> str:
     """Return the path of an operator's layer as a name that TensorFlow accepts."""
     layers = list(node.meta.get("nn_module_stack", {}).values())
     path = str(layers[-1][0]) if layers else ""
     return re.sub(r"[^A-Za-z0-9_/-]", "_", path.replace(".", "/")).strip("_/") or "network"
 
 
-def pair(numbers: Numbers) -> list[int]:
+def make_pair(numbers: Numbers) -> list[int]:
     """Return two numbers, for height and width; a single number is for both."""
     return [*numbers, *numbers] if len(numbers) == 1 else list(numbers)
 
@@ -471,7 +471,7 @@ class Windows:
     @classmethod
     def from_node(cls, node: fx.Node, kernel: Numbers, stride: Numbers, padding: Numbers) -> Windows:
         """Compute the padding from the shapes of a node's input and output."""
-        kernel, stride, before = pair(kernel), pair(stride or kernel), pair(padding)
+        kernel, stride, before = make_pair(kernel), make_pair(stride or kernel), make_pair(padding)
         size, outputs = Translator.get_shape(node.args[0])[2:], Translator.get_shape(node)[2:]
         needed = [(count - 1) * s + k for count, s, k in zip(outputs, stride, kernel, strict=True)]
         after = [max(n - length - b, 0) for n, length, b in zip(needed, size, before, strict=True)]
