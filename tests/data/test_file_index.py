@@ -11,11 +11,11 @@ import pytest
 from data.record_files import train_file
 from viaduct.data.file_index import (
     build_index,
+    compute_masked_crcs,
     load_index,
     load_or_build_index,
-    masked_crcs,
 )
-from viaduct.data.tfrecord import BadRecord, RecordWriter, frame_record, masked_crc32c
+from viaduct.data.tfrecord import BadRecord, RecordWriter, compute_masked_crc32c, frame_record
 
 pytestmark = pytest.mark.usefixtures("index_cache")
 
@@ -78,4 +78,6 @@ def test_damaged_headers_are_found_while_indexing(records: Path, injury, reason:
 
 def test_checksums_of_all_headers_at_once() -> None:
     lengths = np.array([0, 1, 255, 54_000, (1 << 63) + 5], np.uint64)
-    assert masked_crcs(lengths).tolist() == [masked_crc32c(int(length).to_bytes(8, "little")) for length in lengths]
+    assert compute_masked_crcs(lengths).tolist() == [
+        compute_masked_crc32c(int(length).to_bytes(8, "little")) for length in lengths
+    ]

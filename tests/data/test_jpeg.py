@@ -220,7 +220,7 @@ def test_a_png_in_place_of_a_jpeg_is_decoded_as_tensorflow_does(kind: str) -> No
 
 def made_png(header: tuple[int, ...], lines: bytes) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + png.checksum(kind, body)
+        return struct.pack(">I", len(body)) + kind + body + png.compute_checksum(kind, body)
 
     stream = chunk(b"IHDR", struct.pack(">IIBBBBB", *header)) + chunk(b"IDAT", zlib.compress(lines))
     return png.SIGNATURE + stream + chunk(b"IEND", b"")

@@ -23,11 +23,11 @@ from viaduct.data.tfrecord import (
     BadRecord,
     Record,
     RecordWriter,
+    compute_masked_crc32c,
     find_compression,
     frame_record,
     iterate_records,
     make_header,
-    masked_crc32c,
     read_records,
     unpack_records,
 )
@@ -300,4 +300,7 @@ def test_a_million_mutations_end_in_a_record_or_a_reason(tmp_path: Path, seed: i
 
 
 def test_the_masked_checksum_is_tensorflows() -> None:
-    assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+    assert (
+        compute_masked_crc32c(b"123456789")
+        == ((0xE3069283 >> 15 | 0xE3069283 << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+    )

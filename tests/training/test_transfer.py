@@ -35,7 +35,7 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
 from viaduct.weights.names import list_tf_layouts
-from viaduct.weights.torch_names import torchvision_names
+from viaduct.weights.torch_names import list_torchvision_names
 
 STATEFUL = replace(RECIPE, model=build_normed_network, epochs=2)
 
@@ -202,7 +202,7 @@ def small_bottlenecks(classes: int) -> nn.Module:
 
 @pytest.mark.parametrize("exclude", ["", "head.*", "fc.*", "head,fc"])
 def test_torchvisions_names_of_the_classifier_are_understood(exclude: str, run: RunDir, tmp_path: Path) -> None:
-    theirs = torchvision_names(small_bottlenecks(7))
+    theirs = list_torchvision_names(small_bottlenecks(7))
     torch.save({theirs[name]: value for name, value in small_bottlenecks(7).state_dict().items()}, tmp_path / "w.pth")
     _, lines = begun(replace(RECIPE, model=small_bottlenecks), run, tmp_path / "w.pth", exclude=exclude)
     assert lines[0].endswith("tensors, without head.bias, head.weight.")

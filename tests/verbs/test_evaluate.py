@@ -16,7 +16,7 @@ from viaduct.errors import BadData
 from viaduct.recipes import LoadedRecipe, load, replace
 from viaduct.verbs import evaluate
 from viaduct.verbs._weights import advise_on_mismatch
-from viaduct.weights.torch_names import torchvision_names
+from viaduct.weights.torch_names import list_torchvision_names
 
 RECIPE_FILE = '''
 """Shapes with a metric of its own."""
@@ -78,7 +78,7 @@ def test_weights_of_the_recipes_network_are_not_advised_another_recipe(tmp_path:
     network = models.build("mobilenet_v2", 7)
     text = advise(tmp_path / "own.pth", network, {}, "mobilenet_v2")
     assert text.endswith("fit.\n  Give --classes 7, as many as it has.")
-    text = advise(tmp_path / "theirs.pth", network, torchvision_names(network), "mobilenet_v2")
+    text = advise(tmp_path / "theirs.pth", network, list_torchvision_names(network), "mobilenet_v2")
     assert "torchvision's names; `viaduct weights import" in text
     assert "--model mobilenet_v2 --out theirs_own.safetensors`" in text
     assert "--recipe" not in text

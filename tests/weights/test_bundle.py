@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from data.mutations import mutate
-from viaduct.data.tfrecord import masked_crc32c
+from viaduct.data.tfrecord import compute_masked_crc32c
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 from viaduct.protobuf_wire import encode_bytes, pack_varint
 from viaduct.weights import bundle
@@ -111,7 +111,7 @@ def test_a_type_without_a_number_is_not_written(tmp_path: Path) -> None:
 def test_shards_are_found_by_their_numbers(tmp_path: Path) -> None:
     header = number(1, 2)
     values = struct.pack("<2f", 3, 4)
-    prefix = forge(tmp_path / "m", message(shard=1, offset=4, checksum=masked_crc32c(values)), header=header)
+    prefix = forge(tmp_path / "m", message(shard=1, offset=4, checksum=compute_masked_crc32c(values)), header=header)
     (tmp_path / "m.data-00001-of-00002").write_bytes(b"...." + values)
     with Bundle(prefix) as stored:
         assert stored.read("v0").tolist() == [3, 4]
@@ -204,7 +204,7 @@ def reseal(index: bytes, rng: random.Random) -> bytes:
     size = len(index) - FOOTER
     damaged = bytearray(mutate(index[: size // 2], rng))[: size // 2].ljust(size // 2, b"\0") + index[size // 2 :]
     entries = bytes(damaged[: first_block(index)])
-    return entries + struct.pack("<I", masked_crc32c(entries)) + bytes(damaged[len(entries) + 4 :])
+    return entries + struct.pack("<I", compute_masked_crc32c(entries)) + bytes(damaged[len(entries) + 4 :])
 
 
 def first_block(index: bytes) -> int:
@@ -213,7 +213,7 @@ def first_block(index: bytes) -> int:
 
 
 def is_checksum(index: bytes, end: int) -> bool:
-    return end + 4 <= len(index) and struct.unpack_from("<I", index, end)[0] == masked_crc32c(index[:end])
+    return end + 4 <= len(index) and struct.unpack_from("<I", index, end)[0] == compute_masked_crc32c(index[:end])
 
 
 def rewritten(index: bytes, rng: random.Random) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from viaduct.errors import BadData, DiskFull
-from viaduct.weights.checkpoint import as_tensor, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import count_bytes, explain_write_errors, get_dtype_name, make_tensor
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,21 @@ def test_the_size_of_a_value_is_in_the_name_of_its_dtype(dtype: str, size: int) 
 
 
 def test_bytes_that_are_no_bool_become_true() -> None:
-    values = as_tensor(bytearray(b"\x00\x01\x02\xff"), "bool", (2, 2))
+    values = make_tensor(bytearray(b"\x00\x01\x02\xff"), "bool", (2, 2))
     assert values.tolist() == [[False, True], [True, True]]
     assert values.view(torch.uint8).max() == 1, "torch computes wrongly with other bytes"
 
 
 def test_values_are_little_endian_and_keep_their_shape() -> None:
-    values = as_tensor(bytearray(struct.pack("<6f", *range(6))), "float32", (2, 3))
+    values = make_tensor(bytearray(struct.pack("<6f", *range(6))), "float32", (2, 3))
     assert torch.equal(values, torch.arange(6.0).view(2, 3))
-    assert dtype_of(values) == "float32"
+    assert get_dtype_name(values) == "float32"
 
 
 def test_a_tensor_without_values_keeps_its_shape_unless_no_memory_could_hold_it() -> None:
-    assert as_tensor(bytearray(), "float32", (0, 7)).shape == (0, 7)
+    assert make_tensor(bytearray(), "float32", (0, 7)).shape == (0, 7)
     with pytest.raises(BadData, match="impossible shape"):
-        as_tensor(bytearray(), "float32", (0, 1 << 40, 1 << 40))
+        make_tensor(bytearray(), "float32", (0, 1 << 40, 1 << 40))
 
 
 def test_an_error_of_the_disk_is_named_with_the_file_and_other_errors_pass(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from viaduct.data.tfrecord import masked_crc32c
+from viaduct.data.tfrecord import compute_masked_crc32c
 from viaduct.errors import BadData
 from viaduct.protobuf_wire import pack_varint
 from viaduct.weights import table
@@ -34,7 +34,7 @@ def test_names_share_prefixes() -> None:
 
 def block(content: bytes, compression: int = 0, restarts: bytes = struct.pack("<2I", 0, 1)) -> bytes:
     body = content + restarts + bytes([compression])
-    return body + struct.pack("<I", masked_crc32c(body))
+    return body + struct.pack("<I", compute_masked_crc32c(body))
 
 
 def handle(offset: int, size: int) -> bytes:

@@ -12,8 +12,8 @@ from viaduct.weights.torch_names import (
     TORCHVISION,
     describe_differences,
     describe_tensors,
+    list_torchvision_names,
     match_tensors,
-    torchvision_names,
 )
 
 Shapes = dict[str, tuple[int, ...]]
@@ -68,11 +68,11 @@ def test_other_shapes_and_unused_tensors_are_reported_and_not_matched() -> None:
 def test_torchvisions_names_of_a_network_of_ours_are_preferred_where_more_of_them_fit() -> None:
     with torch.device("meta"):
         network = models.build("resnet50_v1", 7)
-    names = torchvision_names(network)
+    names = list_torchvision_names(network)
     assert (names["stem.conv.weight"], names["head.bias"]) == ("conv1.weight", "fc.bias")
     match = match_tensors(network, {names[name]: shape for name, shape in shapes_of(network).items()})
     assert (match.naming, match.is_complete) == (TORCHVISION, True)
-    assert torchvision_names(make_network()) == {}
+    assert list_torchvision_names(make_network()) == {}
 
 
 def test_a_network_that_is_no_resnet_of_ours_has_no_known_differences() -> None:

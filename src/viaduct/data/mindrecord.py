@@ -69,7 +69,7 @@ class MindRecordFile:
         try:
             self._interpret(header)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise self._format_error(f"its header is not as expected ({type(error).__name__}: {error})") from None
+            raise self._make_format_error(f"its header is not as expected ({type(error).__name__}: {error})") from None
         if not stay_open:
             self._handle = None
 
@@ -148,13 +148,13 @@ class MindRecordFile:
         if not MIN_HEADER_BYTES <= length <= MAX_HEADER_BYTES:
             raise BadData(f"{self.path} is not a MindRecord file: its header claims {length:,} bytes.")
         if length + LENGTH.size > self.size:
-            raise self._truncation_error(f"its header has {length:,} bytes")
+            raise self._make_truncation_error(f"its header has {length:,} bytes")
         try:
             header = json.loads(self.read(length, LENGTH.size))
         except (ValueError, RecursionError) as error:
-            raise self._format_error(f"its header is not JSON ({error})") from None
+            raise self._make_format_error(f"its header is not JSON ({error})") from None
         if not isinstance(header, dict):
-            raise self._format_error("its header is not a JSON object")
+            raise self._make_format_error("its header is not a JSON object")
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ class MindRecordFile:
             raise ValueError("sizes of header and pages")
         blobs, raws = self._list_pages(header["page"] or [])  # by group
         if blobs.keys() != raws.keys():
-            raise self._format_error("its pages of values and of blobs do not match")
+            raise self._make_format_error("its pages of values and of blobs do not match")
         groups = [self._locate_rows(group, blobs[group], raws[group]) for group in sorted(blobs)]
         columns = np.concatenate([np.empty((0, 4), np.int64), *groups]).T
         self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
@@ -190,7 +190,7 @@ class MindRecordFile:
             if used < 0 or begin < 0 or used > self._page_size:
                 raise ValueError("the size of a page")
             if used and begin + used > self.size:
-                raise self._truncation_error(f"page {page['page_id']} ends at byte {begin + used:,}")
+                raise self._make_truncation_error(f"page {page['page_id']} ends at byte {begin + used:,}")
             if page["page_type"] == BLOB_PAGE:
                 rows = int(page["end_row_id"]) - int(page["start_row_id"])
                 if not 0 <= rows <= MAX_ROWS_PER_PAGE or rows * LENGTH.size > used:
@@ -220,19 +220,21 @@ class MindRecordFile:
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
             if length > MAX_ROW_BYTES or position + length > end:
-                raise self._format_error(f"row {row} of {label} does not end within its page")
+                raise self._make_format_error(f"row {row} of {label} does not end within its page")
             items[row] = position, length
             position += length
         if position != end:
-            raise self._format_error(f"{label} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
+            raise self._make_format_error(
+                f"{label} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}"
+            )
         return items
 
-    def _truncation_error(self, reason: str) -> BadData:
+    def _make_truncation_error(self, reason: str) -> BadData:
         return BadData(
             f"{self.path} was cut short: {reason}, and the file has {self.size:,} bytes.", "Copy or write it again."
         )
 
-    def _format_error(self, reason: str) -> BadData:
+    def _make_format_error(self, reason: str) -> BadData:
         return BadData(
             f"{self.path} is a damaged MindRecord file: {escape_controls(reason)}.", "Copy or write it again."
         )

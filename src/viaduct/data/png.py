@@ -83,7 +83,7 @@ def decode(data: bytes) -> Bytes:
     # Each row has a first byte with the number of its filter.
     size = sum(rows * (1 + header.count_row_bytes(columns)) for columns, rows in list_stored_images(header))
     pixels = read_pixels(header, inflate(b"".join(parts), size))
-    return look_up(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
+    return look_up_colours(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
 
 
 def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -97,7 +97,7 @@ def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         is_critical, name = kind[:1].isupper(), kind.decode("latin-1")
         if len(body) < length:
             raise BadData(f"the PNG is cut short: {length} bytes of {name} promised, {len(body)} found.")
-        if is_critical and bytes(data[position + 8 + length : position + 12 + length]) != checksum(kind, body):
+        if is_critical and bytes(data[position + 8 + length : position + 12 + length]) != compute_checksum(kind, body):
             raise BadData(f"the PNG is damaged: the checksum of {name} at byte {position} is wrong.")
         yield kind, body
         if kind == b"IEND":
@@ -106,10 +106,10 @@ def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def make_chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + checksum(kind, body)
+    return struct.pack(">I", len(body)) + kind + body + compute_checksum(kind, body)
 
 
-def checksum(kind: bytes, body: bytes) -> bytes:
+def compute_checksum(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", zlib.crc32(body, zlib.crc32(kind)))
 
 
@@ -179,7 +179,7 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
         raise BadData(f"the PNG is damaged: {error}.") from None
 
 
-def look_up(samples: Bytes, palette: bytes) -> Bytes:
+def look_up_colours(samples: Bytes, palette: bytes) -> Bytes:
     """Return the colours of palette indices; indices beyond the palette are black."""
     if not palette or len(palette) % 3:
         raise BadData("the PNG is damaged: it has no palette.")

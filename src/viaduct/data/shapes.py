@@ -106,8 +106,8 @@ def draw_scenes(draws: Floats) -> Scenes:
     tilt = TILT * (2 * next(column) - 1)
     hue = next(column)
     other_hue = hue + scale_to_range((0.25, 0.75), next(column))
-    dark = hsv_to_rgb(hue, scale_to_range(SATURATION, next(column)), scale_to_range(DARK, next(column)))
-    light = hsv_to_rgb(other_hue, scale_to_range(SATURATION, next(column)), scale_to_range(LIGHT, next(column)))
+    dark = convert_hsv_to_rgb(hue, scale_to_range(SATURATION, next(column)), scale_to_range(DARK, next(column)))
+    light = convert_hsv_to_rgb(other_hue, scale_to_range(SATURATION, next(column)), scale_to_range(LIGHT, next(column)))
     swapped = (next(column) < 0.5)[:, None]
     slope = 2 * SHADE * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     foreground, background = np.where(swapped, dark, light), np.where(swapped, light, dark)
@@ -120,7 +120,7 @@ def scale_to_range(ends: tuple[float, float], draw: Floats) -> Floats:
     return low + (high - low) * draw
 
 
-def hsv_to_rgb(hue: Floats, saturation: Floats, value: Floats) -> Floats:
+def convert_hsv_to_rgb(hue: Floats, saturation: Floats, value: Floats) -> Floats:
     """Convert colours; the hue is in turns."""
     sixths = (6 * hue[:, None] + np.array([0, 4, 2], dtype=np.float32)) % 6
     pure = np.clip(np.abs(sixths - 3) - 1, 0, 1)

@@ -64,7 +64,7 @@ class Record(NamedTuple):
     data: memoryview
 
 
-def masked_crc32c(data: Buffer) -> int:
+def compute_masked_crc32c(data: Buffer) -> int:
     """Return the checksum in the form that TFRecord files store."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
@@ -72,13 +72,13 @@ def masked_crc32c(data: Buffer) -> int:
 
 def frame_record(data: Buffer) -> bytes:
     """Return a record as it is stored: header, data, checksum."""
-    return b"".join((make_header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
+    return b"".join((make_header(len(data)), data, CHECKSUM.pack(compute_masked_crc32c(data))))
 
 
 def make_header(length: int) -> bytes:
     """Return a record's header: the length and its checksum."""
     packed = LENGTH.pack(length)
-    return packed + CHECKSUM.pack(masked_crc32c(packed))
+    return packed + CHECKSUM.pack(compute_masked_crc32c(packed))
 
 
 def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview]:
@@ -142,7 +142,7 @@ def check_length(head: Buffer, make_error: MakeError, limit: int = MAX_RECORD_BY
     if len(head) < HEADER.size:
         raise make_error(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
-    computed = masked_crc32c(head[: LENGTH.size])
+    computed = compute_masked_crc32c(head[: LENGTH.size])
     if stored != computed:
         raise make_error(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
     if length > MAX_RECORD_BYTES:
@@ -159,7 +159,7 @@ def describe_truncation(length: int, found: int) -> str:
 def find_checksum_error(data: memoryview, checksum: Buffer, make_error: MakeError) -> BadRecord | None:
     """Return an error if the checksum does not match the data."""
     (stored,) = CHECKSUM.unpack(checksum)
-    computed = masked_crc32c(data)
+    computed = compute_masked_crc32c(data)
     if stored == computed:
         return None
     return make_error(f"the checksum of its data is wrong: stored {stored:#010x}, computed {computed:#010x}")
@@ -182,7 +182,7 @@ def find_compression(path: Path) -> Compression:
             head = file.read(HEADER.size)
         except OSError as error:
             raise BadData(f"{path}: could not be read: {error.strerror or error}.") from error
-    if len(head) == HEADER.size and CHECKSUM.pack(masked_crc32c(head[: LENGTH.size])) == head[LENGTH.size :]:
+    if len(head) == HEADER.size and CHECKSUM.pack(compute_masked_crc32c(head[: LENGTH.size])) == head[LENGTH.size :]:
         return ""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"

@@ -44,7 +44,7 @@ class TableOutput(Output):
         columns = range(max(len(row) for row in rows))
         self.widths += [0] * (len(columns) - len(self.widths))
         for column in columns:
-            self.widths[column] = max(self.widths[column], *(cell_width(row[column]) for row in rows))
+            self.widths[column] = max(self.widths[column], *(measure_width(row[column]) for row in rows))
         if self.stacked is None:
             terminal = self.stream.isatty()
             self.stacked = terminal and sum(self.widths) + 2 * len(columns) > shutil.get_terminal_size().columns
@@ -72,11 +72,11 @@ def list_cells(result: Result) -> list[str]:
 
 def pad(cell: str, width: int, column: int) -> str:
     """Pad a cell to its column's width; percents, in columns 2, 4, 6 …, are right-justified."""
-    blanks = " " * (width - cell_width(cell))
+    blanks = " " * (width - measure_width(cell))
     return blanks + cell if column and column % 2 == 0 else cell + blanks
 
 
-def cell_width(text: str) -> int:
+def measure_width(text: str) -> int:
     """Return the width of a text in a terminal, where East Asian characters take two columns."""
     if text.isascii():
         return len(text)

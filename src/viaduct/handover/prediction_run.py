@@ -121,6 +121,7 @@ class Tally:
 
     @property
     def done(self) -> int:
+        """Number of files that were predicted, skipped or passed over."""
         return self.predicted + self.errors + self.passed_over
 
     def count(self, results: Sequence[Result]) -> None:

@@ -31,13 +31,13 @@ from viaduct.training.rundir import RunDir
 from viaduct.training.step import TrainingStep
 from viaduct.weights import recognise
 from viaduct.weights.checkpoint import ForeignCheckpoint
-from viaduct.weights.exporting import slots_beside
+from viaduct.weights.exporting import get_slots_path
 from viaduct.weights.importing import Slots, read_values
 from viaduct.weights.names import list_foreign_names
 from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
-from viaduct.weights.torch_names import describe_differences, torchvision_names
+from viaduct.weights.torch_names import describe_differences, list_torchvision_names
 
 AUX, COUNTER = "aux.", "num_batches_tracked"  # in names of tensors: an auxiliary head; a batch norm's counter
 # A slot is an optimizer's tensor for a parameter. TensorFlow's slots -> keys of the same tensors in our optimizers'
@@ -103,7 +103,7 @@ def read_initial_weights(
             renamed = rename_stored(stored, model)
             remarks = describe_foreign_weights(stored, renamed, model)
             stored = renamed
-            foreign |= {theirs: ours for ours, theirs in torchvision_names(model).items()} if exclude else {}
+            foreign |= {theirs: ours for ours, theirs in list_torchvision_names(model).items()} if exclude else {}
         excluded = match_patterns(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
         classifier = find_new_classifier(recipe, stored, shapes, excluded)
         excluded |= classifier
@@ -121,7 +121,7 @@ def read_initial_weights(
     if stored.kind == "run":
         initial.read_state = lambda: read_run_state(stored.path.parent, optimizer)
     else:
-        initial.read_state = lambda: convert_slots(read_slots_file(slots_beside(source)), optimizer)
+        initial.read_state = lambda: convert_slots(read_slots_file(get_slots_path(source)), optimizer)
     return initial
 
 

@@ -69,12 +69,12 @@ def import_weights(
     force: Force = False,
 ) -> None:
     """Convert a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, to safetensors with viaduct's names."""
-    from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
+    from viaduct.weights.exporting import get_slots_path, import_file, refuse_overwriting
     from viaduct.weights.stored import has_torch_names
 
     if out.suffix != ".safetensors":
         raise BadValue(f"--out {out} must end in .safetensors.")
-    for file in (out, slots_beside(out)) if slots else (out,):
+    for file in (out, get_slots_path(out)) if slots else (out,):
         refuse_overwriting(file, force)
     if has_torch_names(checkpoint):
         from viaduct.weights.torch_import import import_torch_file

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from viaduct.atomic_files import replace_file, write_file
-from viaduct.data.tfrecord import masked_crc32c
+from viaduct.data.tfrecord import compute_masked_crc32c
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.protobuf_wire import (
     BYTES,
@@ -35,7 +35,7 @@ from viaduct.protobuf_wire import (
     pack_varint,
     read_varint,
 )
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
 
@@ -119,7 +119,7 @@ class Bundle(ForeignCheckpoint):
             raise BadData(f"{path}: {name} should be {extent}, but the file has {available:,} bytes: it was cut short.")
         file.seek(stored.offset)
         content = bytearray(stored.size)
-        if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
+        if file.readinto(content) != stored.size or compute_masked_crc32c(content) != stored.checksum:
             raise BadData(f"{path}: the values of {name} do not match their checksum.")
         return content
 
@@ -143,7 +143,7 @@ class Bundle(ForeignCheckpoint):
             if stored.shard < self.shards and not stored.sliced:
                 ends.setdefault(stored.shard, []).append(stored.offset + stored.size)
         for shard, needed in sorted(ends.items()):
-            path = self.prefix.with_name(shard_name(self.prefix.name, shard, self.shards))
+            path = self.prefix.with_name(make_shard_name(self.prefix.name, shard, self.shards))
             available = path.stat().st_size if path.is_file() else 0
             lost = sum(end > available for end in needed)
             if lost:
@@ -202,7 +202,7 @@ class Bundle(ForeignCheckpoint):
 
     def _open_shard(self, number: int) -> tuple[BufferedReader, Path]:
         # The path is computed from the prefix, so an index cannot refer to other files.
-        path = self.prefix.with_name(shard_name(self.prefix.name, number, self.shards))
+        path = self.prefix.with_name(make_shard_name(self.prefix.name, number, self.shards))
         if number not in self._files:
             if not path.is_file():
                 raise BadData(f"{path} is missing; the checkpoint {self.prefix} has its values there.")
@@ -210,7 +210,7 @@ class Bundle(ForeignCheckpoint):
         return self._files[number], path
 
 
-def shard_name(prefix: str, number: int, count: int) -> str:
+def make_shard_name(prefix: str, number: int, count: int) -> str:
     return f"{prefix}.data-{number:05d}-of-{count:05d}"
 
 
@@ -283,11 +283,11 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
     """Write a checkpoint of one shard, record it as the latest in the file `checkpoint`, and return its prefix."""
     prefix = Path(path)
     for name, tensor in tensors.items():
-        if dtype_of(tensor) not in NUMBERS:
+        if get_dtype_name(tensor) not in NUMBERS:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a TensorFlow checkpoint.")
     order = sorted(tensors, key=lambda name: name.encode())
     with explain_write_errors(prefix, "the checkpoint "):
-        with replace_file(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
+        with replace_file(prefix.with_name(make_shard_name(prefix.name, 0, 1))) as file:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
         write_file(prefix.with_name(prefix.name + ".index"), write_table([(b"", encode_header()), *pairs]))
         record_latest(prefix)
@@ -314,8 +314,8 @@ def encode_header() -> bytes:
 def encode_entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     """Return the BundleEntryProto of one variable."""
     shape = b"".join(encode_bytes(2, encode_number(1, extent)) for extent in tensor.shape)
-    message = encode_number(1, NUMBERS[dtype_of(tensor)]) + encode_bytes(2, shape)
+    message = encode_number(1, NUMBERS[get_dtype_name(tensor)]) + encode_bytes(2, shape)
     if offset:
         message += encode_number(4, offset)
     message += encode_number(5, len(content))
-    return message + pack_varint(6 << 3 | FIXED32) + struct.pack("<I", masked_crc32c(content))
+    return message + pack_varint(6 << 3 | FIXED32) + struct.pack("<I", compute_masked_crc32c(content))

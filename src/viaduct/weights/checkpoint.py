@@ -58,7 +58,7 @@ class ForeignCheckpoint(ABC):
     def read(self, name: str) -> Tensor:
         """Read the values of a variable; a wrong checksum raises `BadData`."""
         content = self.read_bytes(name)
-        return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
+        return make_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     @abstractmethod
     def read_bytes(self, name: str) -> bytearray:
@@ -93,7 +93,7 @@ class ForeignCheckpoint(ABC):
         return []
 
 
-def dtype_of(tensor: Tensor) -> str:
+def get_dtype_name(tensor: Tensor) -> str:
     """Return the name of a tensor's dtype, such as float32."""
     return str(tensor.dtype).removeprefix("torch.")
 
@@ -104,7 +104,7 @@ def count_bytes(dtype: str) -> int:
     return max(1, int(bits[0]) // 8) if bits else 1
 
 
-def as_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
+def make_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """Return little-endian bytes as a tensor, which shares their memory (except for bool)."""
     import torch
 

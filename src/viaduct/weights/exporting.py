@@ -69,7 +69,7 @@ def import_file(
         tensors = {
             f"{slot}/{name}": value for slot, state in values.imported.slots.items() for name, value in state.items()
         }
-        write_safetensors(slots_beside(out), tensors, metadata)
+        write_safetensors(get_slots_path(out), tensors, metadata)
     alternatives = tuple(name for name in fitting if name != guess.model)
     return Converted(
         guess.model, guess.classes, len(values.tensors), not model, values.imported, alternatives=alternatives
@@ -111,7 +111,7 @@ def build_metadata(guess: Guess, step: int | None, source: str, **more: Any) -> 
     return {"format": "pt", **strings}
 
 
-def slots_beside(file: Path) -> Path:
+def get_slots_path(file: Path) -> Path:
     """Return the path of the optimizer slots that belong to a safetensors file."""
     return file.with_name(f"{file.stem}.slots.safetensors")
 

@@ -89,7 +89,7 @@ def read_values(
     links = [link for link in links if wanted(link.tensor)]
     notes = checkpoint.describe_differences(model, layout)
     if not require_aux and lacks_auxiliary(links, checkpoint.entries):
-        links = [link for link in links if not is_auxiliary(link.tensor)]
+        links = [link for link in links if not recognise.is_auxiliary(link.tensor)]
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
     if ema:
         links = link_averages(links, checkpoint)
@@ -97,7 +97,7 @@ def read_values(
     refuse_misshaped(links, checkpoint, {name: tensor.shape for name, tensor in model.state_dict().items()})
     mapped = {source: link.tensor for link in links for source in link.variables}
     skipped = [name for name in checkpoint.entries if name not in mapped]
-    if any(name.startswith("aux_") for name in skipped) and not any(map(is_auxiliary, model.state_dict())):
+    if any(name.startswith("aux_") for name in skipped) and not any(map(recognise.is_auxiliary, model.state_dict())):
         notes.append("the checkpoint's auxiliary head is left out; the network has none")
     tensors = {link.tensor: link.to_torch([checkpoint.read(name) for name in link.variables]) for link in links}
     state = read_slots(links, checkpoint) if slots else {}
@@ -115,13 +115,9 @@ def find_missing(links: list[Link], entries: Collection[str]) -> list[str]:
     return [source for link in links for source in link.variables if source not in entries]
 
 
-def is_auxiliary(tensor: str) -> bool:
-    return tensor.startswith("aux.")
-
-
 def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
     """Return True if the network has an auxiliary head and the checkpoint has none of its variables."""
-    sources = [source for link in links if is_auxiliary(link.tensor) for source in link.variables]
+    sources = [source for link in links if recognise.is_auxiliary(link.tensor) for source in link.variables]
     return bool(sources) and not any(source in entries for source in sources)
 
 

@@ -36,7 +36,7 @@ from viaduct.protobuf_wire import (
     read_varint,
 )
 from viaduct.terminal import escape_controls
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of, explain_write_errors
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -318,7 +318,7 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
 def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a checkpoint for mindspore.load_checkpoint, atomically."""
     for name, tensor in tensors.items():
-        if dtype_of(tensor) not in DTYPES.values():
+        if get_dtype_name(tensor) not in DTYPES.values():
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
     with explain_write_errors(path), replace_file(path) as file:
         for name, tensor in tensors.items():
@@ -331,7 +331,7 @@ def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     dims = b"".join(encode_number(1, axis) for axis in tensor.shape)
-    type_name = next(name for name, dtype in DTYPES.items() if dtype == dtype_of(tensor))
+    type_name = next(name for name, dtype in DTYPES.items() if dtype == get_dtype_name(tensor))
     for begin in range(0, max(len(content), 1), slice_size):
         part = content[begin : begin + slice_size].tobytes()
         message = dims + encode_bytes(2, type_name.encode()) + encode_bytes(3, part)

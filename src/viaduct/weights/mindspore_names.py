@@ -19,7 +19,7 @@ from torch import nn
 
 from viaduct.models.links import Link
 from viaduct.models.padding import SameConv2d
-from viaduct.weights.torch_names import list_epsilons, torchvision_names
+from viaduct.weights.torch_names import list_epsilons, list_torchvision_names
 
 Layout = Literal["zoo", "mindcv", "own"]
 # MindSpore's names of a ResNet's layers are torchvision's, except for the classifier (fc) and shortcuts (downsample).
@@ -56,12 +56,12 @@ def has_reference(model: nn.Module) -> bool:
 
     torchvision has the same ones, and in its names only blocks of bottlenecks have a third convolution.
     """
-    return "layer1.0.conv3.weight" in torchvision_names(model).values()
+    return "layer1.0.conv3.weight" in list_torchvision_names(model).values()
 
 
 def link_tensors(model: nn.Module, layout: Layout) -> Iterator[Link]:
     """Yield the link of each tensor of convolutions, batch norms and dense layers."""
-    names = {} if layout == "own" else torchvision_names(model)
+    names = {} if layout == "own" else list_torchvision_names(model)
     for path, module in model.named_modules():
         is_norm = isinstance(module, nn.BatchNorm2d)
         if is_norm or isinstance(module, nn.Conv2d | nn.Linear):

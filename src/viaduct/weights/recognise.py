@@ -129,6 +129,7 @@ def compute_share(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> 
 
 
 def is_auxiliary(name: str) -> bool:
+    """Return True for a tensor of an auxiliary head, under the network's name or TensorFlow's."""
     return name.startswith(("aux.", "aux_"))
 
 

@@ -24,7 +24,7 @@ from viaduct.errors import BadData, BadRun
 from viaduct.models.catalogue import read_entries
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle, Variable
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, dtype_of
+from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, get_dtype_name
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, Parameter, is_mindspore_file
@@ -248,7 +248,7 @@ def read_as_mindspore(stored: StoredWeights) -> StoredWeights:
 def open_torch_file(path: Path, ema: bool) -> StoredWeights:
     tensors, step = read_torch_file(path, ema)
     infos = {
-        name: TensorInfo(tuple(tensor.shape), dtype_of(tensor), tensor.numel(), tensor.nbytes)
+        name: TensorInfo(tuple(tensor.shape), get_dtype_name(tensor), tensor.numel(), tensor.nbytes)
         for name, tensor in tensors.items()
     }
     return StoredWeights(path, "PyTorch file", infos, tensors.__getitem__, Metadata(step=step))

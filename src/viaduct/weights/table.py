@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from viaduct.data.tfrecord import masked_crc32c
+from viaduct.data.tfrecord import compute_masked_crc32c
 from viaduct.errors import BadData
 from viaduct.protobuf_wire import pack_varint, read_varint
 
@@ -82,7 +82,7 @@ def read_block(view: memoryview, handle: Handle) -> memoryview:
         raise BadData(f"a block of {size:,} bytes at byte {offset:,} does not fit in a file of {len(view):,}.")
     checked = view[offset : offset + size + 1]
     (stored,) = WORD.unpack_from(view, offset + size + 1)
-    if masked_crc32c(checked) != stored:
+    if compute_masked_crc32c(checked) != stored:
         raise BadData(f"the block at byte {offset:,} does not match its checksum.")
     if checked[-1]:
         name = COMPRESSIONS.get(checked[-1], f"method {checked[-1]}")
@@ -152,7 +152,7 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
     content += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
     handle = pack_varint(offset) + pack_varint(len(content))
     content.append(0)  # uncompressed
-    table += content + WORD.pack(masked_crc32c(content))
+    table += content + WORD.pack(compute_masked_crc32c(content))
     return handle
 
 

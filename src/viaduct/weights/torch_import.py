@@ -33,7 +33,13 @@ from viaduct.weights.importing import Imported
 from viaduct.weights.locate import suggest_instead
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import StoredWeights, open_weights
-from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
+from viaduct.weights.torch_names import (
+    Match,
+    describe_differences,
+    describe_tensors,
+    list_torchvision_names,
+    match_tensors,
+)
 
 MIN_SHARE = 0.5  # at least this share of a network's tensors must fit before a file's tensors are renamed
 LIKELY_SHARE = 0.9  # more than this share of a network's tensors must fit before a message mentions it
@@ -108,7 +114,7 @@ def count_classes(stored: StoredWeights, model: str) -> int:
     usual = 1000 if sources.is_foreign(model) else models.find_family(model).classes
     network = build_without_weights(model, usual)
     classifier = sources.find_classifier(network, usual)
-    names = {f"{classifier}.bias", torchvision_names(network).get(f"{classifier}.bias", "")}
+    names = {f"{classifier}.bias", list_torchvision_names(network).get(f"{classifier}.bias", "")}
     for name, shape in stored.shapes.items():
         if any(name == prefix + own for prefix in torch_names.PREFIXES for own in names) and len(shape) == 1:
             return shape[0]
@@ -181,7 +187,7 @@ def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, s
     own_names = {name: name for name in network.state_dict()}
     if to == "pytorch" or guess.model.startswith("torchvision:"):
         return own_names, []
-    names = torchvision_names(network)
+    names = list_torchvision_names(network)
     if not names:
         raise BadValue(
             f"torchvision has no network with the layers of {guess.model}.",

@@ -65,7 +65,7 @@ def match_tensors(network: nn.Module, found: Mapping[str, Shape]) -> Match:
     """Match a network's tensors under every naming and prefix; return the best match."""
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     candidates = [(OWN, {name: name for name in shapes})]
-    renamed = torchvision_names(network)
+    renamed = list_torchvision_names(network)
     if renamed:
         candidates.append((TORCHVISION, renamed))
     matches = [match_names(naming, names, shapes, found, prefix) for naming, names in candidates for prefix in PREFIXES]
@@ -95,7 +95,7 @@ def match_names(
     return Match(naming, names_in_file, tuple(missing), tuple(misshaped), unused, misshaped_names_in_file)
 
 
-def torchvision_names(network: nn.Module) -> dict[str, str]:
+def list_torchvision_names(network: nn.Module) -> dict[str, str]:
     """Return torchvision's name of each tensor of a network; empty if torchvision has no such network."""
     for family in models.families().values():
         if family.torchvision_names is not None:

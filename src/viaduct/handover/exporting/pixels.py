@@ -63,8 +63,8 @@ class RecordPreprocessing(PixelPreprocessing):
 
     def forward(self, pixels_NHWC: Tensor) -> Tensor:
         height, width = pixels_NHWC.shape[1], pixels_NHWC.shape[2]
-        rows = self.locate(height, shorter_side(height, width))
-        columns = self.locate(width, shorter_side(height, width))
+        rows = self.locate(height, find_shorter_side(height, width))
+        columns = self.locate(width, find_shorter_side(height, width))
         resampled = blend(blend(pixels_NHWC, 1, *rows), 2, *columns)
         return ((resampled - self.mean) * self.scale).permute(0, 3, 1, 2)
 
@@ -99,7 +99,7 @@ class RecordPreprocessing(PixelPreprocessing):
         return first, after, position - first.to(torch.float32)
 
 
-def shorter_side(height: int, width: int) -> Tensor:
+def find_shorter_side(height: int, width: int) -> Tensor:
     """Return the shorter side as a tensor, because sizes are variable in a graph."""
     return torch.minimum(*(torch.full((), side, dtype=torch.int64) for side in (height, width)))
 
