@@ -35,10 +35,11 @@ def build(
     out: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("records"),
     idx: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Instead of a source: files of images and labels in MNIST's format.", show_default=False),
+        typer.Option(help="Instead of a source: files in MNIST's format.", metavar="IMAGES LABELS", show_default=False),
     ] = None,
     idx_validation: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="With --idx: the validation pair.", show_default=False)
+        tuple[Path, Path] | None,
+        typer.Option(help="With --idx: files for validation.", metavar="IMAGES LABELS", show_default=False),
     ] = None,
     validation_share: Annotated[
         float,
@@ -167,7 +168,7 @@ def show(
 def bench(
     records: Records,
     preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is measured.")] = "official",
-    peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
+    peer: Annotated[str, typer.Option(help="Compare with some of tf.data,dali,pil, if installed.")] = "",
     batch: Annotated[int, typer.Option(help="Batch size.", min=1)] = 256,
     workers: Annotated[int, typer.Option(help="Threads; 0: one for each core.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Duration of each window.", min=0.1)] = 4.0,

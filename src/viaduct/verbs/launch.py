@@ -40,9 +40,9 @@ COMMAND_HINT = "What follows `--` is the command's own: `… -- python my_script
 HOW_MANY_RANKS = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
 HELP = """Start this machine's ranks of a job under torch's elastic agent: `viaduct launch --ranks 8 -- train RECIPE`.
 
-Run the same command on every machine. If a rank fails, viaduct names it and starts all ranks again; `train` resumes
-from its last checkpoint. Exit code 2, a user's mistake, ends the job at once. Ctrl-C ends all ranks, a second one
-kills them.
+Run the same command on every machine. If a rank fails, viaduct names it and starts all ranks again, at most
+--max-restarts times; `train` resumes from its last checkpoint. Exit code 2, a user's mistake, ends the job at once.
+Ctrl-C ends all ranks, a second one kills them.
 """
 
 

@@ -72,7 +72,7 @@ def main(
     output: Output,
 ) -> None:
     """Port PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
-    --in-place no file of it is written: the changes are shown. Nothing of the project is imported or run.
+    --in-place no migrated file is written: the changes are shown. Nothing of the project is imported or run.
 
     Exit code 0: done. 1: some files could not be read, or --check or --strict asks for it. 2: the command failed.
     """

@@ -42,8 +42,10 @@ def main(
         typer.Option(help="Rule that stops weak trials early; none: no trial is stopped."),
     ] = "hyperband",
     metric: Annotated[str, typer.Option(help="top1, top5, f1, precision, recall, loss, or the recipe's own.")] = "top1",
-    epochs: Annotated[str | None, typer.Option(help="Length of every trial, in epochs.", metavar="N")] = None,
-    steps: Annotated[str | None, typer.Option(help="Length of every trial, in steps.", metavar="N")] = None,
+    epochs: Annotated[
+        str | None, typer.Option(help="Epochs of every trial.", metavar="N", show_default="the recipe's")
+    ] = None,
+    steps: Annotated[str | None, typer.Option(help="Instead: steps of every trial.", metavar="N")] = None,
     study: Annotated[
         Path | None, typer.Option(help="Folder of the search.", show_default="runs/RECIPE_search", metavar="DIR")
     ] = None,

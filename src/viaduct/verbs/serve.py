@@ -51,8 +51,9 @@ def main(
 ) -> None:
     """Serve a trained classifier over HTTP: the Open Inference Protocol v2, POST /predict, and a page to try it.
 
-    Clients of KServe and Triton work unchanged. SIGTERM and Ctrl-C end the server after accepted requests are
-    answered. There is no encryption and no authentication, so by default only this machine can reach the server.
+    Clients of the protocol, such as Triton's for HTTP, need no change. SIGTERM and Ctrl-C end the server when accepted
+    requests are answered, after 30 s at most. There is no encryption and no authentication, so by default only this
+    machine can reach the server.
 
     \b
     viaduct serve runs/try1 --port 8000
