@@ -45,7 +45,7 @@ def find_asking_files(site: Site) -> set[str]:
     return project.rank_files.union(*(project.files_calling.get(name, set()) for name in INITIALIZERS))
 
 
-def get_init_function(site: Site, near: ast.stmt) -> str:
+def ensure_init_function(site: Site, near: ast.stmt) -> str:
     """Return the name of the file's function that returns a session and the operation that starts communication.
 
     If the file has none, write the function before the top-level statement that contains `near`.

@@ -93,7 +93,7 @@ def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], sk
 
 def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """Insert lines before a return or an exit; a value that it computes is then computed before the lines."""
-    value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
+    value = statement.value if isinstance(statement, ast.Return) else get_exit_code(statement)
     if value is None or not is_computed(value):
         site.edit.insert_before(statement, lines)
         return
@@ -108,7 +108,7 @@ def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> Non
     )
 
 
-def exit_code(statement: ast.stmt) -> ast.expr | None:
+def get_exit_code(statement: ast.stmt) -> ast.expr | None:
     """Return the first argument of `sys.exit` or `SystemExit`, if there is one."""
     call = statement.value if isinstance(statement, ast.Expr) else getattr(statement, "exc", None)
     return call.args[0] if isinstance(call, ast.Call) and call.args else None

@@ -78,7 +78,7 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     if name in LIST_INITIALIZERS:
         variables = call.args[0] if call.args else None
         return isinstance(variables, ast.Call) and site.qualified_name(variables.func) in ALL_VARIABLES
-    if is_project_initialiser(site, name) or is_project_initialiser(site, method_name(site, call.func)):
+    if is_project_initialiser(site, name) or is_project_initialiser(site, qualify_method(site, call.func)):
         return True
     if isinstance(call.func, ast.Attribute) and name is None:
         return None if has_initialiser_name(call.func.attr) else False
@@ -96,7 +96,7 @@ def is_project_initialiser(site: Site, name: str | None) -> bool:
     return name is not None and (name in keys or any(key.endswith(f".{name}") for key in keys if "." in name))
 
 
-def method_name(site: Site, function: ast.expr) -> str | None:
+def qualify_method(site: Site, function: ast.expr) -> str | None:
     """Return `module.Class.method` for `self.method`, and for a method of an object whose constructor call is known."""
     if not isinstance(function, ast.Attribute):
         return None
@@ -123,7 +123,7 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
     if f"{site.file.names.module}.{function}({name.id})" in site.file.project.initialisers:
         return True
     called, index = find_unpacking(site, name) or (None, 0)
-    functions = (site.qualified_name(called), method_name(site, called)) if called is not None else ()
+    functions = (site.qualified_name(called), qualify_method(site, called)) if called is not None else ()
     if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
         return True
     # a variable that holds results of known functions is no initialiser, whatever its name

@@ -57,13 +57,13 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
 def has_optimizer_argument(site: Site, call: ast.Call) -> bool:
     """Return True for a call with an optimizer among its arguments, as averaging and clipping optimizers have."""
     arguments = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
-    values = [value for item in arguments for value in possible_values(site, item)]
+    values = [value for item in arguments for value in find_possible_values(site, item)]
     return any(
         isinstance(value, ast.Call) and value is not call and is_optimizer_or_wrapper(site, value) for value in values
     )
 
 
-def possible_values(site: Site, node: ast.expr) -> Bindings:
+def find_possible_values(site: Site, node: ast.expr) -> Bindings:
     """Return an expression and, if it is a name, all its bindings (see names.Bindings)."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 

@@ -82,11 +82,11 @@ def set_drop_remainder(site: Site, position: int) -> None:
 
 def is_for_prediction(site: Site) -> bool:
     """Return True for a pipeline that feeds a predict(), or whose function has a name such as "infer"."""
-    name = function_name(site)
+    name = get_function_name(site)
     return any(part in name for part in ("predict", "infer", "serving")) or "predict" in find_consuming_methods(site)
 
 
-def function_name(site: Site) -> str:
+def get_function_name(site: Site) -> str:
     """Return the name of the function around the site, in lower case; "" at module level."""
     function = site.source.function_around(site.node)
     return function.name.lower() if function else ""
@@ -181,7 +181,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
 
 def report_lost_examples(site: Site) -> None:
     """Report that evaluation or prediction loses the examples of the last, incomplete batch."""
-    name = function_name(site)
+    name = get_function_name(site)
     if "predict" in find_consuming_methods(site):
         site.request_review(
             "predict() gets this data: the examples of the last incomplete batch are lost; pad the input to a "

@@ -89,7 +89,7 @@ def find_device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
         return find_device_in_call(site, node, depth)
     if isinstance(node, ast.Name) and depth < 5:  # up to five assignments of one name to another are followed
         return only_value(
-            {find_device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
+            {find_device_in_text(site, value, depth + 1) if value else "" for value in find_possible_values(site, node)}
         )
     return ""
 
@@ -104,7 +104,7 @@ def find_device_in_call(site: Site, call: ast.Call, depth: int) -> str:
     return ""
 
 
-def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
+def find_possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
     """Return the values of a variable, for a loop variable the items of the list; None stands for an unknown value."""
     bindings = bindings_of(site, name) or [None]
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]

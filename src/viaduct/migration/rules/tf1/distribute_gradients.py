@@ -84,7 +84,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
     statement = site.source.statement_around(site.node)
     if not isinstance(statement, ast.Assign):
         return next((call for call in apply_calls(statement) if site.node in ast.walk(call)), None)
-    names = assigned_names(statement)  # variables with the gradients, or with values computed from them
+    names = get_assigned_names(statement)  # variables with the gradients, or with values computed from them
     is_exchanged = are_exchanged(site, function, names)
     simple = ast.Assign | ast.Expr | ast.Return | ast.AugAssign | ast.AnnAssign
     statements = [node for node in ast.walk(function) if isinstance(node, simple)]
@@ -95,7 +95,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
             if any(reads_any(site, argument, names) for argument in [*call.args, *call.keywords]):
                 return None if is_exchanged else call
         if isinstance(later, ast.Assign) and reads_any(site, later.value, names):
-            names |= assigned_names(later)
+            names |= get_assigned_names(later)
     return None
 
 
@@ -104,7 +104,7 @@ def apply_calls(statement: ast.AST) -> list[ast.Call]:
     return [call for call in calls if method_name(call) == "apply_gradients"]
 
 
-def assigned_names(statement: ast.Assign) -> set[str]:
+def get_assigned_names(statement: ast.Assign) -> set[str]:
     stored = (node for target in statement.targets for node in ast.walk(target))
     return {node.id for node in stored if isinstance(node, ast.Name) and node.id != "_"}
 

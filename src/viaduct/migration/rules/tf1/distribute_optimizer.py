@@ -128,7 +128,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     location = find_outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
         name = site.text_of(target)
-        site.edit.insert_after(location, [f"{name} = {site.import_npu_name(wrapper_name(site))}({name})"])
+        site.edit.insert_after(location, [f"{name} = {site.import_npu_name(choose_wrapper(site))}({name})"])
         report_wrapped(site)
 
 
@@ -165,11 +165,11 @@ def creates_optimizer(site: Site, branch: list[ast.stmt], target: ast.expr) -> b
 def wrap_expression(site: Site, node: ast.expr) -> None:
     if not site.is_editable or not mark_once(site, "wrapped", node):
         return
-    site.edit.enclose(node, f"{site.import_npu_name(wrapper_name(site))}(")
+    site.edit.enclose(node, f"{site.import_npu_name(choose_wrapper(site))}(")
     report_wrapped(site)
 
 
-def wrapper_name(site: Site) -> str:
+def choose_wrapper(site: Site) -> str:
     """Return the name of Ascend's class; with `--style wrapper` of Ascend's function."""
     return "npu_distributed_optimizer_wrapper" if site.options.style == "wrapper" else "NPUDistributedOptimizer"
 

@@ -79,7 +79,7 @@ def agree_with(values: list[float], form: Callable[[float], float]) -> bool:
 def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> list[float]:
     """Return the values of the returned expression at POINTS; [] if it is not plainly arithmetic on the parameter."""
     try:
-        return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
+        return [Arithmetic(site, function, {parameter: x}).evaluate(site.node.value) for x in POINTS]
     except NOT_ARITHMETIC:
         return []
 
@@ -100,7 +100,7 @@ class Arithmetic:
             if isinstance(statement, ast.Assign) and isinstance(target, ast.Name):
                 self.assigned[target.id] = statement.value
 
-    def value(self, node: ast.AST) -> float:
+    def evaluate(self, node: ast.AST) -> float:
         """Return the value of an expression; raise one of NOT_ARITHMETIC for anything but arithmetic."""
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return float(node.value)
@@ -108,11 +108,11 @@ class Arithmetic:
             if node.id in self.parameters:
                 return self.parameters[node.id]
             self.used.add(node.id)
-            return self.value(self.assigned[node.id])
+            return self.evaluate(self.assigned[node.id])
         if isinstance(node, ast.BinOp):
             return self.evaluate_operation(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self.value(node.operand)
+            return -self.evaluate(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
         if (name := self.site.qualified_name(node)) in ("numpy.pi", "math.pi"):
@@ -120,7 +120,7 @@ class Arithmetic:
         raise ValueError(name)
 
     def evaluate_operation(self, node: ast.BinOp) -> float:
-        left, right = self.value(node.left), self.value(node.right)
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
         table: dict[type[ast.operator], Any] = {
             ast.Add: left.__add__, ast.Sub: left.__sub__, ast.Mult: left.__mul__,
             ast.Div: left.__truediv__, ast.Pow: left.__pow__,
@@ -131,13 +131,13 @@ class Arithmetic:
         name = self.site.qualified_name(node.func) or ""
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)
-        return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
+        return float(FUNCTIONS[name.rpartition(".")[2]](*(self.evaluate(argument) for argument in node.args)))
 
 
 def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
     """Replace the formula by the device's operator, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
-    arithmetic.value(site.node.value)
+    arithmetic.evaluate(site.node.value)
     site.edit.replace_node(site.node.value, f"{site.import_npu_name('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
         mentions = [node for node in ast.walk(function) if plain_name(node) == name]

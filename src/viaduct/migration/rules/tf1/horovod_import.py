@@ -47,7 +47,7 @@ def remove_imports(site: Site) -> None:
     aliases = list(names_by_alias)
     if not aliases or report_if_used(site, aliases, set(names_by_alias.values()) <= set(horovod.MODULES)):
         return
-    names = [local_name(alias) for alias in aliases]
+    names = [get_local_name(alias) for alias in aliases]
     tested = [name for name in names if site.source.reads.get(name) or any(find_importing_files(site, name))]
     flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
     changed = replace_import(site, aliases, flag)
@@ -77,7 +77,7 @@ def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> b
             f"请手工改为 {NPU_BRIDGE} 或 {NPU.backend} 的对应接口",
         )
         return True
-    names = [local_name(alias) for alias in aliases]
+    names = [get_local_name(alias) for alias in aliases]
     used = [node for name in names for node in site.source.reads.get(name, []) if not is_only_tested(site.source, node)]
     files = sorted({path for name in names for path in find_importing_files(site, name)})
     if are_modules and not horovod.find_files_with_horovod(site):
@@ -92,7 +92,7 @@ def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> b
     return bool(used or files)
 
 
-def local_name(alias: ast.alias) -> str:
+def get_local_name(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 

@@ -41,7 +41,7 @@ def wrap_optimizer(site: Site) -> None:
     elif is_loss_scaled(site, optimizer):
         remove_wrapper(site, optimizer)
     else:
-        site.rename(site.import_npu_name(wrapper_name(site, optimizer)))
+        site.rename(site.import_npu_name(choose_wrapper(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
         others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
         site.remove_arguments(others)
@@ -53,7 +53,7 @@ def wrap_optimizer(site: Site) -> None:
         report_result_arguments(site)
 
 
-def wrapper_name(site: Site, optimizer: ast.expr) -> str:
+def choose_wrapper(site: Site, optimizer: ast.expr) -> str:
     """Return the NPU's counterpart of the wrapper, for an optimizer of TensorFlow or of Keras."""
     is_keras = site.name.rpartition(".")[0] in horovod.KERAS_MODULES or site.values.kind(optimizer) == "keras_optimizer"
     if site.options.style == "wrapper":

@@ -137,7 +137,7 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
             lines.append(f"{set_session_name(site)}({name})")
         closing = f"{site.import_npu_name('close_session')}({name})"
     else:
-        lines, closing = session_lines(site, statement, name), f"{name}.close()"
+        lines, closing = render_session(site, statement, name), f"{name}.close()"
     site.edit.insert_before(statement, lines)
     insert_close(site, statement, closing)
     site.report_change(
@@ -147,7 +147,7 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
     )
 
 
-def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
+def render_session(site: Site, statement: ast.stmt, name: str) -> list[str]:
     """Return the statements that create a session with NpuOptimizer and set it in Keras."""
     if not find_tensorflow_prefix(site):
         import_module(site, "tensorflow", "tf")

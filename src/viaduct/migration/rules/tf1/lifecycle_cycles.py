@@ -59,7 +59,7 @@ def restart_in_cycles(site: Site) -> None:
     for call in calls:
         restart_after_call(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
-        _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
+        _exits.insert_at_exits(site, site.node.body, [*render_session(site), "init_sess.close()"])
 
 
 def restart_after_call(site: Site, call: ast.Call) -> None:
@@ -91,12 +91,12 @@ def restart_lines(site: Site) -> list[str]:
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
     if site.options.style == "wrapper":
         return [f"npu_sess, npu_shutdown = {site.import_npu_name('init_resource')}()"]
-    return [*session_lines(site), "init_sess.run(npu_init)"]
+    return [*render_session(site), "init_sess.run(npu_init)"]
 
 
-def session_lines(site: Site) -> list[str]:
+def render_session(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
-    helper = communication.get_init_function(site, site.node)
+    helper = communication.ensure_init_function(site, site.node)
     ops = site.import_npu_name("npu_ops")
     return [
         f"init_sess, npu_init = {helper}()",

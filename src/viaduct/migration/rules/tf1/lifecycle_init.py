@@ -112,7 +112,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
             site.import_npu_name(name) for name in ("shutdown_resource", "init_resource", "close_session")
         )
         return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
-    helper, ops = communication.get_init_function(site, statement), site.import_npu_name("npu_ops")
+    helper, ops = communication.ensure_init_function(site, statement), site.import_npu_name("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.file.project.estimator_cycle_files & site.file.project.all_imports(site.file.path):
         # lifecycle_cycles shuts communication down after the last training

@@ -99,7 +99,7 @@ def find_sources(site: Site, value: ast.AST) -> list[ast.expr] | None:
         return find_sources_of_name(site, value)
     if isinstance(value, ast.Attribute):
         return find_sources_of_attribute(site, value)
-    return dict_values(site, value.value, value.slice) if isinstance(value, ast.Subscript) else None
+    return find_dict_values(site, value.value, value.slice) if isinstance(value, ast.Subscript) else None
 
 
 def find_sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
@@ -119,7 +119,7 @@ def find_sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
     if method in ("lower", "strip"):
         return [call.func.value]  # type: ignore[attr-defined]
     if method in ("get", "pop", "setdefault") and call.args:
-        values = dict_values(site, call.func.value, call.args[0])  # type: ignore[attr-defined]
+        values = find_dict_values(site, call.func.value, call.args[0])  # type: ignore[attr-defined]
         return None if values is None else [*values, *call.args[1:2]]
     return None
 
@@ -153,14 +153,14 @@ def find_sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr]
     """
     if site.qualified_name(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` replaces it
-    values = [*assigned_values(site, node.attr)]
+    values = [*find_assigned_values(site, node.attr)]
     is_option = any(
         node.attr in get_option_names(site, call) for call in site.file.index.methods.get("add_argument", [])
     )
     return values if values or is_option else None
 
 
-def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
+def find_assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
     statements: list[ast.Assign | ast.AnnAssign] = [*site.source.nodes_of_type(ast.Assign)]
     for statement in [*statements, *site.source.nodes_of_type(ast.AnnAssign)]:
@@ -171,7 +171,7 @@ def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
                 yield statement.value
 
 
-def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
+def find_dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
     """Return the values of a key in a dict literal, later assignments included.
 
     None if the file does not show the dict or the key, or the key has no value.

@@ -202,7 +202,7 @@ def read_shuffle(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
 
 def find_epoch_loops(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
     """Return the loops over epochs around the use of a loader; refuse a script without one."""
-    epoch_loops = [*trace.epoch_loops()]
+    epoch_loops = [*trace.find_epoch_loops()]
     if not epoch_loops:
         raise Refused(
             "no loop over epochs (`for epoch in range(…)`) was found around the loop over the training loader, in "

@@ -75,13 +75,13 @@ def is_number_attribute(site: Site, node: ast.Attribute, depth: int) -> bool:
         if type_argument is not None:
             return plain_name(type_argument) == "int"
         return isinstance(default, ast.Constant) and type(default.value) is int
-    values = assigned_values(site, node)
+    values = find_assigned_values(site, node)
     if has_device_number_name(node):
         return not any(is_text_or_device(site, value) for value in values)
     return bool(values) and all(is_device_number(site, value, depth + 1) for value in values)
 
 
-def assigned_values(site: Site, node: ast.Attribute) -> list[ast.expr]:
+def find_assigned_values(site: Site, node: ast.Attribute) -> list[ast.expr]:
     """Return the values that the file assigns to `object.attribute` as it is written, except None."""
     text = ast.unparse(node)
     return [

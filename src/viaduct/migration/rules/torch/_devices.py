@@ -122,7 +122,7 @@ class Devices:
     def trace_node(self, node: ast.AST) -> None:
         """Trace what a node uses as devices: arguments, values of names with "device", choices by availability."""
         if isinstance(node, ast.Call):
-            for value in self.device_arguments(node):
+            for value in self.find_device_arguments(node):
                 self.trace(value)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -178,7 +178,7 @@ class Devices:
         parent = self.site.source.parents.get(node)
         return isinstance(parent, ast.If) and node in parent.body and self.is_availability_test(parent.test)
 
-    def device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
+    def find_device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
         name = self.site.qualified_name(call.func)
         if is_of_other_library(name) or (name or "").startswith(KERNEL_APIS):
@@ -195,7 +195,7 @@ class Devices:
             if isinstance(call.args[0], ast.Constant) and is_device_name(str(call.args[0].value)):
                 yield call.args[1]
         else:
-            parameters = zip(self.parameters(call, name), call.args, strict=False)
+            parameters = zip(self.find_parameters(call, name), call.args, strict=False)
             yield from (value for parameter, value in parameters if is_device_name(parameter))
 
     def find_device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
@@ -208,7 +208,7 @@ class Devices:
         if name == "torch.device":
             yield from (keyword.value for keyword in call.keywords if keyword.arg == "type")
 
-    def parameters(self, call: ast.Call, name: str | None) -> tuple[str, ...]:
+    def find_parameters(self, call: ast.Call, name: str | None) -> tuple[str, ...]:
         """Return the positional parameters of a function, class or method of the project; () for anything else."""
         project = self.site.file.project
         if name in project.functions:

@@ -124,7 +124,7 @@ class LoaderTrace:
             ):
                 self.add_target(target.elts[index])
 
-    def epoch_loops(self) -> Iterator[EpochLoop]:
+    def find_epoch_loops(self) -> Iterator[EpochLoop]:
         """Yield the outermost counting loops that lead to a training loop over the loader."""
         for node in self.source.nodes_of_type(ast.For):
             if is_counting_loop(node) and not any(map(is_counting_loop, self.source.ancestors(node))):

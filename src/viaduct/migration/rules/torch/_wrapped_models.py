@@ -50,14 +50,16 @@ def get_assigned_target(site: Site, call: ast.Call) -> ast.expr | None:
     return sole_target(site.source.statement_around(call))
 
 
-def assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
+def get_assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
     """Return the targets to which the results are assigned, such as `self.model`, as texts."""
     return {ast.unparse(target) for call in calls if (target := get_assigned_target(site, call)) is not None}
 
 
 def find_module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Yield every `x.module`, with True if this file wraps x in DataParallel and not in DistributedDataParallel."""
-    wrapped = assigned_names(site, find_wrapping_calls(site)) - assigned_names(site, find_distributed_calls(site))
+    wrapped = get_assigned_names(site, find_wrapping_calls(site)) - get_assigned_names(
+        site, find_distributed_calls(site)
+    )
     for node in site.source.nodes_of_type(ast.Attribute):
         if node.attr == "module" and site.qualified_name(node) is None:
             yield node, ast.unparse(node.value) in wrapped

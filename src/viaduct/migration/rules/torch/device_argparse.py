@@ -34,16 +34,16 @@ def replace_in_options(site: Site) -> None:
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
     options = [(call, names) for call in site.source.nodes_of_type(ast.Call) if (names := get_option_names(site, call))]
-    if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
+    if not any(device_literal(value) for call, _ in options for value in find_possible_values(site, call)):
         return  # saves the slow find_devices
     devices = find_devices(site)
     for call, names in options:
         if any(is_device_name(name) or name in devices.device_keys for name in names):
-            for literal in filter(None, map(device_literal, possible_values(site, call))):
+            for literal in filter(None, map(device_literal, find_possible_values(site, call))):
                 replace_device_text(site, literal)
 
 
-def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def find_possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the possible values of an option, except choices that have every card already."""
     for value in get_option_values(site, call):
         choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])

@@ -52,14 +52,14 @@ def replace_numbers(site: Site) -> None:
     """Replace the numbers among the arguments that PyTorch takes for a device, or only request the plug-in's import."""
     if not is_in_torch_program(site):
         return
-    for part in (part for value in device_arguments(site, site.node) for part in branches(value)):
+    for part in (part for value in find_device_arguments(site, site.node) for part in branches(value)):
         if is_device_number(site, part):
             replace_number(site, part)
         elif is_sometimes_device_number(site, part):
             handle_sometimes_number(site, part)
 
 
-def device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+def find_device_arguments(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Yield the arguments that PyTorch takes for a device."""
     name, method = site.qualified_name(call.func) or "", method_name(call)
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func

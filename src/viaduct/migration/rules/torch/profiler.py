@@ -68,7 +68,7 @@ def rename_profiler(site: Site) -> None:
         return
     node = site.name_node
     old = dotted_name(node)
-    new = new_name(site, old)
+    new = adapt_profiler_name(site, old)
     if new != old and replace_dotted_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")
 
@@ -99,7 +99,7 @@ def report_older_switch(site: Site) -> None:
         )
 
 
-def new_name(site: Site, name: str) -> str:
+def adapt_profiler_name(site: Site, name: str) -> str:
     """Return a name of torch.profiler with the card's activity instead of CUDA, and torch_npu's module if needed.
 
     A name that the file imports from torch.profiler keeps its form, since the import is edited.
