@@ -246,6 +246,7 @@ def take_turns(name: str, task: Task, pipe: Connection) -> None:
 
 
 def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[int]:
+    """Yield the sizes of batches of viaduct's own pipeline."""
     import torch
 
     from viaduct.data.records import Records

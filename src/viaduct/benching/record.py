@@ -120,7 +120,11 @@ def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> 
 def build_variant_record(
     runs: list[VariantResult], outcomes: list[Outcome], setting: Setting, best: dict[str, float]
 ) -> dict[str, Any]:
-    """Return a variant's figures over the windows of all repetitions; under "runs" it has each repetition's figures."""
+    """Return a variant's figures over the windows of all repetitions, and under "runs" those of each repetition.
+
+    The seconds of building and of the first step are those of the first repetition, which may have compiled; the memory
+    is the largest.
+    """
     batch, last = setting.recipe.data.global_batch, runs[-1]
     windows = Sample([value for run in runs for value in run.seconds.values])
     ours = [value for outcome in outcomes for value in outcome.ours.seconds.values]

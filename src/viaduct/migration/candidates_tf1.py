@@ -244,11 +244,12 @@ def find_loss_scales(file: MigratedFile) -> Iterator[Candidate]:
 
 
 def find_horovod_uses(file: MigratedFile) -> Iterator[Candidate]:
+    """Yield the uses of Horovod's members, and of its module where it is passed to code that is not followed."""
     if "horovod" in file.project.own_module_names:
         return  # the project is Horovod itself
     for table in (file.index.calls, file.index.references):
         for name, nodes in table.items():
-            if name in HOROVOD_MODULES:  # the module as a value: only where it is passed to unknown code (an escape)
+            if name in HOROVOD_MODULES:
                 escapes = file.project.horovod_escapes.get(file.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(file, "communication", node, "needed") for node in unfollowed)

@@ -157,6 +157,7 @@ class Edits:
     # ---- statements
 
     def insert_before(self, statement: ast.stmt, lines: list[str]) -> None:
+        """Insert statements before another one: on lines of their own, or with `;` if text precedes it on its line."""
         start = self.source.span(statement)[0]
         line = self.source.line_start(start)
         indent = self.source.text[line:start]

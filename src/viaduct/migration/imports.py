@@ -97,6 +97,7 @@ def report_overwriting(file: MigratedFile, anchor: ast.stmt | None, names: list[
 
 
 def find_bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a module-level statement binds."""
     if isinstance(statement, ImportNode):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, FunctionNode | ast.ClassDef):

@@ -115,6 +115,7 @@ class ProjectCalls:
         return positional + [parameter.arg for parameter in definition.args.kwonlyargs]
 
     def find_defaults(self, function: str) -> dict[str, ast.expr]:
+        """Return parameter -> default of a function, for the parameters that have one."""
         arguments = self.functions[function][1].args
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [

@@ -411,6 +411,7 @@ class Source:
 
     @cached_property
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
+        """Statement -> all statements of the block that contains it, such as the body of an `if`."""
         block_of: dict[ast.AST, list[ast.stmt]] = {}
         for kind, nodes in self.by_type.items():
             for name in BLOCK_FIELDS.intersection(kind._fields) if issubclass(kind, BLOCK_HOLDERS) else ():

@@ -365,6 +365,7 @@ class Values:
         return single_kind(kinds)
 
     def kind_of_element(self, element: Element) -> Kind:
+        """Return the kind of the value that one target of a shared assignment gets."""
         value = element.value
         if element.index < 0:
             return self.find_kind(value)
