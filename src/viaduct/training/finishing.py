@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -85,9 +84,8 @@ def fit_and_save(training: Training) -> str:
 
 
 def print_resume_command(training: Training) -> None:
-    run, flag = shlex.quote(str(training.run.path)), training.group.ranks_flag
     training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
-    training.print_note(f"  viaduct train --run {run}{flag}")
+    training.print_note(f"  {training.run.format_resume_command(training.group.ranks_flag)}")
 
 
 def write_final_files(request: TrainingRequest, training: Training) -> None:

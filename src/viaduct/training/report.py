@@ -96,8 +96,7 @@ def describe_early_end(facts: TrainingFacts, stopped: str) -> list[Callout]:
         headline = f"Stopped {where}{because}."
     remarks = [Remark("What is shown", "The figures up to there; none of them is a final result.")]
     if facts.run.checkpoints.is_dir() and any(facts.run.checkpoints.iterdir()):
-        run = shlex.quote(str(facts.run.path))
-        remarks.append(Remark("Resume", f"viaduct train --run {run}{facts.ranks_flag}"))
+        remarks.append(Remark("Resume", facts.run.format_resume_command(facts.ranks_flag)))
     return [Callout("bad" if stopped else "warn", headline, remarks)]
 
 

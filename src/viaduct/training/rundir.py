@@ -77,6 +77,10 @@ class RunDir:
     def is_begun(self) -> bool:
         return (self.path / "recipe.json").is_file()
 
+    def format_resume_command(self, ranks_flag: str = "") -> str:
+        """Return the command that resumes the run; `ranks_flag` is " --ranks N" or empty."""
+        return f"viaduct train --run {shlex.quote(str(self.path))}{ranks_flag}"
+
     def read_recipe_json(self) -> dict[str, Any]:
         """Return the contents of recipe.json, as the last session wrote it when it began."""
         return read_recipe_record(self.path)
@@ -139,7 +143,7 @@ class RunDir:
             raise BadRun(message, "Choose another place with --run.")
         if anew:
             return
-        resume, changed_file = f"viaduct train --run {shlex.quote(str(self.path))}", None
+        resume, changed_file = self.format_resume_command(), None
         if loaded.file is not None and loaded.file != (self.path / RECIPE_FILE).resolve():
             changed_file = next(find_changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
         if changed_file is not None:

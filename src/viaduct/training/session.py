@@ -7,7 +7,6 @@ beginning and the end of a session.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -116,7 +115,7 @@ def describe_end(request: TrainingRequest, group: Group, outcome: Outcome) -> En
     run = request.run
     if not outcome.finished:
         by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
-        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{group.ranks_flag}")
+        resume = Remark("Resume", run.format_resume_command(group.ranks_flag))
         return Ending("interrupted", f"Interrupted{by} after step {outcome.step:,} of {outcome.steps:,}.", (resume,))
     early = f", early: {outcome.stop_reason}" if outcome.stop_reason else ""
     report = Remark("Report", str(run.report))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,11 +132,10 @@ def restore_or_initialise(
 def refuse_fewer_steps(request: TrainingRequest, training: Training) -> None:
     """Raise an error if the run has already taken more steps than the recipe now has."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
-        path = shlex.quote(str(request.run.path))
+        run, asked = request.run, f"{training.steps:,} now asked for"
         raise BadRun(
-            f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
-            f"{training.steps:,} now asked for.",
-            f"Ask for more with --steps or --epochs; `viaduct train --run {path}` resumes it as it was begun.",
+            f"{training.step:,} steps are done already in {str(run.path)!r}, more than the {asked}.",
+            f"Ask for more with --steps or --epochs; `{run.format_resume_command()}` resumes it as it was begun.",
         )
 
 
