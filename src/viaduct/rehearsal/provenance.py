@@ -233,7 +233,11 @@ class OwnTreeFinder(importlib.abc.MetaPathFinder):
         return None
 
     def map_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
-        """Return a spec that loads and records the own tree's file; for a file outside of the trees, return `spec`."""
+        """Return a spec that loads and records the own tree's file.
+
+        `spec` itself is returned for a file outside of the own tree or with another loader, and for a package without
+        __init__.py, whose folders are mapped to the own tree.
+        """
         folders = spec.submodule_search_locations
         if spec.origin is None or not spec.has_location:  # a built-in module or a package without __init__.py
             if folders is not None and any(self.trees.find_counterpart(entry) != entry for entry in folders):

@@ -28,7 +28,10 @@ def DistributedOptimizer(
     groups: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Change a Keras optimizer to use means or sums of gradients over the ranks, and return it."""
+    """Change a Keras optimizer to use means or sums of gradients over the ranks, and return it.
+
+    `name`, `device_dense`, `device_sparse` and the arguments after `backward_passes_per_step` have no effect.
+    """
     if op not in (_exchanges.Average, _exchanges.Sum):
         raise ValueError("Keras' optimizers support op=Average and op=Sum only")
     _exchanges.refuse_accumulation(backward_passes_per_step)
