@@ -70,6 +70,17 @@ def test_equal_values_and_large_differences_need_no_perturbed_run() -> None:
     assert needs_perturbed_run(pair_observations(make_observation(), make_observation(shift=1e-6)))
 
 
+def test_beside_a_missing_tensor_a_difference_may_still_be_rounding() -> None:
+    extra = {"w": np.ones(4, np.float32), "steps": np.array(8), "extra": np.ones(1, np.float32)}
+    assert not needs_perturbed_run(pair_observations(make_observation(), make_observation(weights=extra)))
+    pairs = pair_observations(make_observation(), make_observation(shift=1e-6, weights=extra))
+    assert needs_perturbed_run(pairs)
+    for shift in (1e-6, 0.5):  # the second is too far off to be rounding
+        found = judge(pairs, pair_observations(make_observation(), make_observation(shift=shift)))
+        assert found.verdict == "differ"
+        assert [pair.name for pair in found.bad] == ["extra"]
+
+
 def test_the_tolerance_is_a_multiple_of_the_perturbed_runs_difference() -> None:
     noise = pair_observations(make_observation(), make_observation(shift=1e-6))
     within = judge(pair_observations(make_observation(), make_observation(shift=3e-6)), noise)

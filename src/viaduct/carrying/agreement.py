@@ -224,10 +224,11 @@ def find_epsilon(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def needs_perturbed_run(pairs: list[ValuePair]) -> bool:
-    """Return True if values differ and rounding may be the reason."""
-    if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
-        return False
-    return all(pair.error <= MAX_FIRST_LOSS_ROUNDING for pair in pairs if pair.kind == "loss" and pair.step == 0)
+    """Return True if values that both sides have differ, and rounding may be the reason."""
+    comparable = [pair for pair in pairs if not pair.why]
+    first_losses = [pair for pair in comparable if pair.kind == "loss" and pair.step == 0]
+    is_near = all(pair.error <= MAX_FIRST_LOSS_ROUNDING for pair in first_losses)
+    return is_near and not all(pair.same for pair in comparable)
 
 
 def judge(
@@ -243,7 +244,9 @@ def judge(
         return Agreement("unsure", pairs, ["No loss was recorded, so the training could not be compared step by step."])
     if all(pair.same for pair in pairs):
         return Agreement("same", pairs)
-    if perturbed_pairs and not is_deterministic and (remark := describe_nondeterminism(perturbed_pairs)):
+    remark = describe_nondeterminism(perturbed_pairs or [])
+    lacks_any = any(pair.why for pair in pairs)  # a difference whatever the noise is
+    if remark and not (is_deterministic or lacks_any):
         return Agreement("unsure", pairs, [remark])
     judged = set_tolerances(pairs, perturbed_pairs or [])
     verdict: AgreementVerdict = "differ" if any(pair.bad for pair in judged) else "rounding"

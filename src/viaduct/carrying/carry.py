@@ -289,6 +289,8 @@ def judge_agreement(result: CarryResult, report: Report) -> Agreement:
         "weights moved by one unit in the last place."
     )
     perturbed = result.perturbed = run_perturbed(result, report)
+    if not perturbed.is_finished and any(pair.why for pair in pairs):
+        return judge(pairs)
     if not perturbed.is_finished:
         reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
