@@ -207,6 +207,7 @@ class Batches(BatchStream):
         super().close()
 
     def _make_plan(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Return the plan (augment.py) of an epoch, for all ranks."""
         if not self._train:
             return make_evaluation_plan(self.count, self.steps_per_epoch * self.global_batch)
         images, seed = self._images, self._seed

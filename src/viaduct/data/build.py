@@ -119,6 +119,7 @@ def build_records(
 def check_options(
     share: float, first_label: int, train_shards: int | None, validation_shards: int | None, workers: int
 ) -> None:
+    """Raise `BadValue` for an option out of range."""
     if not 0 <= share < 1:
         raise BadValue(f"validation_share must be from 0 to less than 1, got {share!r}.")
     if first_label not in (0, 1):

@@ -193,6 +193,7 @@ class Checker:
         return shard
 
     def _check_tfrecords(self, shard: ShardCheck) -> None:
+        """Check the records of a TFRecord file up to one after which no record can be located."""
         for record in iterate_records(shard.path):
             shard.records += 1
             if isinstance(record, BadRecord):
@@ -244,6 +245,7 @@ class Checker:
             add_finding(shard, Finding("warning", "boxes", describe_place(), message))
 
     def _find_label_error(self, label: int) -> str | None:
+        """Return what is wrong with a label; None if nothing is."""
         if label < 0:
             return f"its label is {label}"
         if self.names and label not in self.names:
@@ -257,6 +259,7 @@ class Checker:
         return None
 
     def _find_decode_error(self, encoded: memoryview) -> str | None:
+        """Return why an image cannot be decoded or, without `decode`, is neither JPEG nor PNG; None if it can or is."""
         if self.decode is None:
             return None if find_image_format(encoded) else f"its image is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
         try:

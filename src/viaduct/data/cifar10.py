@@ -112,6 +112,7 @@ def explain_missing(file: Path) -> list[str]:
 
 
 def check_labels(file: Path, labels: Labels) -> None:
+    """Raise `BadData` if a label is not one of the ten classes."""
     wrong = np.flatnonzero(labels >= len(NAMES))
     if len(wrong):
         record = int(wrong[0])

@@ -189,6 +189,7 @@ def read_list(data: memoryview) -> tuple[int, memoryview]:
 
 
 def read_floats(data: memoryview) -> Floats:
+    """Decode a FloatList, packed or not."""
     sole_number, content = read_sole_field(data)
     if sole_number == 1 and len(content) % 4 == 0:
         return np.frombuffer(content, dtype="<f4").astype(np.float32)
@@ -202,6 +203,7 @@ def read_floats(data: memoryview) -> Floats:
 
 
 def read_int64s(data: memoryview) -> Int64s:
+    """Decode an Int64List, packed or not."""
     parts = []
     for number, wire_type, begin, end in iterate_fields(data, 0, len(data)):
         if number == 1 and wire_type in (BYTES, VARINT):
@@ -276,6 +278,7 @@ def read_boxes(features: Mapping[bytes, memoryview]) -> Floats:
 
 
 def encode_feature(name: bytes, value: Encodable) -> bytes:
+    """Return the encoded `Feature` of a value; `name` is for errors."""
     if isinstance(value, bytes | str):
         value = [value]  # type: ignore[assignment]
     if isinstance(value, list | tuple) and all(isinstance(item, bytes | str) for item in value):

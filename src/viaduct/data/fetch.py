@@ -161,6 +161,7 @@ def is_unpacked(folder: Path) -> bool:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
+    """Return the checksums in MD5SUMS by file name; empty if there is no such file."""
     file = folder / SUMS_FILE
     if not file.is_file():
         return {}
@@ -452,6 +453,7 @@ def read_response_version(address: str, response: HTTPResponse) -> RemoteVersion
 
 
 def read_version(part: Path) -> RemoteVersion | None:
+    """Return the recorded version of a part; None if there is none, or it cannot be read."""
     try:
         return RemoteVersion(**json.loads(add_suffix(part, ".json").read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -515,6 +517,7 @@ def check_member(archive: Path, member: tarfile.TarInfo) -> str | None:
 
 
 def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:
+    """Write a member of the archive to a file, and flush it to the disk."""
     source = tar.extractfile(member)
     if source is None:
         raise BadData(f"{member.name!r} in the archive is not a plain file.")

@@ -262,6 +262,7 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
 
 
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
+    """Compute the same as `resample` where the extension is missing; results differ by rounding."""
     left, right = columns.pixel_range
     # Each row is one flat array of values, three for each pixel.
     first, second = (list_channel_indices(pixels - left) for pixels in (columns.first, columns.second))

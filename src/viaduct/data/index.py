@@ -164,6 +164,7 @@ class RecordFolder:
         return np.array(labels)
 
     def _read_label(self, number: int) -> int:
+        """Read the label from the record; raise `BadRecord` if it is damaged."""
         data = self.read_record(number)
         try:
             return decode_label(data)

@@ -166,6 +166,7 @@ def find_checksum_error(data: memoryview, checksum: Buffer, make_error: MakeErro
 
 
 def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading; raise `BadData` if that fails."""
     try:
         return open(path, "rb")
     except OSError as error:

@@ -98,6 +98,7 @@ def run_unfused(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) ->
 
 
 def run_cudnn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    """Run convolution, sum and ReLU as one operation of cuDNN."""
     if other_NCHW is None:
         return torch.cudnn_convolution_relu(x_NCHW, conv.weight, conv.bias, *conv.conv_args)
     return torch.cudnn_convolution_add_relu(x_NCHW, conv.weight, other_NCHW, 1.0, conv.bias, *conv.conv_args)
@@ -115,6 +116,7 @@ def run_matmul(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> 
 
 
 def run_stem(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    """Run the first convolution of a network, with ReLU, in viaduct's kernel."""
     from viaduct.kernels.inference import stem_relu
 
     assert conv.packed is not None
@@ -124,6 +126,7 @@ def run_stem(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Te
 
 
 def run_onednn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    """Run convolution, sum and ReLU as one operation of oneDNN."""
     run: Any = torch.ops.mkldnn._convolution_pointwise
     if other_NCHW is None:
         return cast(

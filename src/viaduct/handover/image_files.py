@@ -123,6 +123,7 @@ def read_image_file(file: ImageFile) -> bytes | None:
 
 
 def read_bounded(stream: BinaryIO) -> bytes:
+    """Read the rest of a stream; raise BadData if it has more than MAX_FILE bytes."""
     data = stream.read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
         raise BadData(f"it has more than {MAX_FILE:,} bytes.")

@@ -53,9 +53,11 @@ class TableOutput(Output):
         self.stream.flush()
 
     def align(self, row: list[str]) -> str:
+        """Return a row as one line, in columns of the widest cells so far."""
         return "  ".join(pad(cell, self.widths[column], column) for column, cell in enumerate(row)).rstrip()
 
     def stack(self, row: list[str]) -> str:
+        """Return a row as several lines: the file, then a line for each class."""
         lines = [row[0]]
         for label, percent in zip(row[1::2], row[2::2], strict=True):
             lines.append(f"  {percent:>8}  {label}")

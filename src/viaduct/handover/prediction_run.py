@@ -125,6 +125,7 @@ class Tally:
         return self.predicted + self.errors + self.passed_over
 
     def count(self, results: Sequence[Result]) -> None:
+        """Count the results of a batch; print the first errors."""
         for result in results:
             if result.predictions:
                 self.predicted += 1

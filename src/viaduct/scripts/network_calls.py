@@ -50,6 +50,7 @@ class NetworkCalls:
             module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     def _on_enter(self, module: nn.Module, args: Any) -> None:
+        """Hook before the forward pass of every module."""
         import torch
 
         if torch.compiler.is_compiling():  # torch.compile traces hooks, too: this leaves nothing of them to compile
@@ -62,6 +63,7 @@ class NetworkCalls:
         self._depth += 1
 
     def _on_leave(self, module: nn.Module, args: Any, *kwargs_and_output: Any) -> None:
+        """Hook after the forward pass of every module, also one that raised."""
         import torch
 
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:

@@ -309,6 +309,7 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
 
 
 def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
+    """Return the original line of a placeholder, with the code around it."""
     code, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
     if "before" in placeholder["mark"]:
         statement = code.lstrip()

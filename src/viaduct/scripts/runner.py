@@ -189,6 +189,7 @@ def replace_main(script: Script, main: types.ModuleType) -> Iterator[None]:
 
 @contextmanager
 def put_first_on_path(folder: str) -> Iterator[None]:
+    """Put a folder first in sys.path within the block."""
     sys.path.insert(0, folder)
     try:
         yield

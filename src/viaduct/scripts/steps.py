@@ -103,6 +103,7 @@ class OptimizerSteps:
             self.advance()
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Hook before `step()` of any optimizer."""
         if optimizer in self._running:  # its last step ended in an exception
             del self._running[self._running.index(optimizer) :]
         if optimizer is self.primary:

@@ -186,6 +186,7 @@ class Bundle(ForeignCheckpoint):
                 raise BadData(f"{name} and {next_name} share the bytes from {next_offset:,} of shard {shard}.")
 
     def _refuse_unreadable(self, name: str, stored: Variable) -> None:
+        """Raise `BadData` if the index entry of a variable shows that its values cannot be read."""
         if stored.sliced:
             raise BadData(f"{self.prefix}: {name} is partitioned; its slices are not put together here.")
         if stored.dtype_number not in DTYPES:
@@ -201,6 +202,7 @@ class Bundle(ForeignCheckpoint):
             raise BadData(f"{self.index}: {name} lies in shard {stored.shard} of {self.shards}.")
 
     def _open_shard(self, number: int) -> tuple[BufferedReader, Path]:
+        """Return a data file, open, and its path; raise `BadData` if it is missing."""
         # The path is computed from the prefix, so an index cannot refer to other files.
         path = self.prefix.with_name(make_shard_name(self.prefix.name, number, self.shards))
         if number not in self._files:

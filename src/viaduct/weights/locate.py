@@ -119,6 +119,7 @@ def read_latest(folder: Path) -> Path:
 
 
 def has_index(prefix: Path) -> bool:
+    """Return True if a prefix has an index file."""
     try:
         return bool(prefix.name) and prefix.with_name(prefix.name + INDEX).is_file()
     except (OSError, ValueError):  # an impossible file name

@@ -146,6 +146,7 @@ class MindsporeFile(MindsporeNames):
     # Headers
 
     def _read_headers(self) -> None:
+        """Fill `entries` from the names, types and shapes of all parameters."""
         refuse_encrypted(self.prefix, bytes(self._data[:4]))
         end = len(self._data)
         if self._has_checksum():
@@ -209,6 +210,7 @@ class MindsporeFile(MindsporeNames):
         return begin > 0 and self._data[begin : begin + len(TRAILER)] == TRAILER
 
     def _compare_checksum(self) -> None:
+        """Raise `BadData` if the file has a checksum that its content does not match; compare only once."""
         if self._is_verified or not self._has_checksum():
             return
         end = len(self._data) - len(TRAILER) - CRC_LENGTH
@@ -303,6 +305,7 @@ def find_cipher(start: bytes) -> str | None:
 
 
 def refuse_encrypted(path: Path, start: bytes) -> None:
+    """Raise `BadData` if the first bytes of a file are those of an encrypted one."""
     cipher = find_cipher(start)
     if cipher is not None:
         raise BadData(

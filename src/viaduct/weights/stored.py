@@ -210,6 +210,7 @@ class SafetensorsReader:
 
 @contextmanager
 def open_safetensors(path: Path, facts: Metadata | None, kind: Kind) -> Iterator[StoredWeights]:
+    """Open a safetensors file; `facts` replace the metadata in the file."""
     try:
         opened = safe_open(path, framework="np")
     except (OSError, SafetensorError) as error:
@@ -246,6 +247,7 @@ def read_as_mindspore(stored: StoredWeights) -> StoredWeights:
 
 
 def open_torch_file(path: Path, ema: bool) -> StoredWeights:
+    """Load a file of torch.save as a whole."""
     tensors, step = read_torch_file(path, ema)
     infos = {
         name: TensorInfo(tuple(tensor.shape), get_dtype_name(tensor), tensor.numel(), tensor.nbytes)

@@ -45,6 +45,7 @@ class AccessLog:
         self.thread.join(2.0)
 
     def _write(self) -> None:
+        """Write lines until the log is closed; runs in the thread."""
         while True:
             with self.changed:
                 while not self.lines and not self.ended:

@@ -152,6 +152,7 @@ class Batcher:
         return min(next(fast_enough, limit), limit)
 
     def _work(self, size: int) -> None:
+        """Warm up, then run batches until the server stops; runs in the thread."""
         try:
             self._warm_up(size)
         except Exception as error:
@@ -189,6 +190,7 @@ class Batcher:
         return batch
 
     def _answer(self, batch: list[Job]) -> None:
+        """Run the network on a batch, and deliver each job's probabilities or the error."""
         start = time.monotonic()
         images = sum(job.images for job in batch)
         inputs = batch[0].inputs if len(batch) == 1 else torch.cat([job.inputs for job in batch])
@@ -214,6 +216,7 @@ class Batcher:
         return probabilities
 
     def _deliver(self, batch: list[Job], results: list[Probabilities] | Exception, images: int, seconds: float) -> None:
+        """Set the answers of the jobs; runs in the event loop."""
         if self.on_batch:
             self.on_batch(images, seconds)
         for position, job in enumerate(batch):
