@@ -13,13 +13,13 @@ from viaduct.cards.torch_api import (
     NPU_AND_MLU_NAMES,
     RENAMED_NAMES,
     SUBMODULES,
-    counterpart,
+    find_counterpart,
 )
 
 
 @pytest.mark.parametrize("name", ["jiterator", "get_arch_list", "DoubleTensor", "comm.broadcast", "sparse.FloatTensor"])
 def test_a_name_in_no_table_has_no_counterpart(name: str) -> None:
-    assert counterpart(name, CARDS["npu"]) is None
+    assert find_counterpart(name, CARDS["npu"]) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_name_in_no_table_has_no_counterpart(name: str) -> None:
     ],
 )
 def test_counterparts_on_the_mlu(name: str, new: str | None) -> None:
-    assert counterpart(name, CARDS["mlu"]) == new
+    assert find_counterpart(name, CARDS["mlu"]) == new
 
 
 def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:

@@ -93,8 +93,8 @@ NAMES_REPORTED_BY_OTHER_RULES = {
 }  # fmt: skip
 
 
-def counterpart(name: str, card: Card) -> str | None:
-    """Return the card's name for a name below `torch.cuda`; None if no table has it.
+def find_counterpart(name: str, card: Card) -> str | None:
+    """Return the card's name for a name below `torch.cuda`, such as MLUGraph for CUDAGraph; None if no table has it.
 
     `amp.autocast` is looked up in the submodule `amp`, `FloatTensor.type` by its first part.
     """

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
+from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, find_counterpart
 from viaduct.migration.predicates import is_in_annotation, is_in_instance_check
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._dotted_names import rename_or_report
@@ -75,7 +75,7 @@ def replace_cuda_name(site: Site) -> None:
         replace_by_helper_or_report(site, site.name_node)
         return
     card = site.target.card
-    card_name = counterpart(site.name[len("torch.cuda.") :], card)
+    card_name = find_counterpart(site.name[len("torch.cuda.") :], card)
     if card_name is None or (card_name.endswith("Tensor") and is_in_set_default_tensor_type(site, site.node)):
         return
     rename_or_report(site, site.name_node, f"{card.torch_module}.{card_name}")

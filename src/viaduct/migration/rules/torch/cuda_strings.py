@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.torch_api import counterpart
+from viaduct.cards.torch_api import find_counterpart
 from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
@@ -33,7 +33,7 @@ def rename_string(site: Site) -> None:
     if match is None or not site.is_editable or not is_used_as_name(site, site.node):
         return
     card = site.target.card
-    new_name = counterpart(match["member"], card) if match["member"] else ""
+    new_name = find_counterpart(match["member"], card) if match["member"] else ""
     code = site.text_of(site.node)
     if new_name is None or code[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return

@@ -7,7 +7,7 @@ says what they are for, or what to use instead.
 from __future__ import annotations
 
 from viaduct.cards import NPU
-from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_OTHER_RULES, counterpart
+from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NAMES_REPORTED_BY_OTHER_RULES, find_counterpart
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
@@ -49,7 +49,9 @@ def report_unknown(site: Site) -> None:
             "2.5)",
             zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
         )
-    elif counterpart(name, site.target.card) is None and name.partition(".")[0] not in NAMES_REPORTED_BY_OTHER_RULES:
+        return
+    is_reported = name.partition(".")[0] in NAMES_REPORTED_BY_OTHER_RULES
+    if not is_reported and find_counterpart(name, site.target.card) is None:
         report_name(site, name)
 
 
@@ -62,7 +64,7 @@ def report_missing_member(site: Site) -> None:
     if (
         site.name.startswith(f"{card.torch_module}.")
         and root_name in NAMES_MISSING_ON_A_CARD - NAMES_REPORTED_BY_OTHER_RULES
-        and counterpart(name, card) is None
+        and find_counterpart(name, card) is None
     ):
         report_name(site, name)
 

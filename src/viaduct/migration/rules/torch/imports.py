@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.torch_api import counterpart
+from viaduct.cards.torch_api import find_counterpart
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules.torch import _imports
 
@@ -51,7 +51,7 @@ def name_in_package(site: Site, name: str) -> str | None:
     card = site.target.card
     if name == "torch.cuda":
         return card.plugin_module
-    card_name = counterpart(name.removeprefix("torch.cuda."), card) if name.startswith("torch.cuda.") else None
+    card_name = find_counterpart(name.removeprefix("torch.cuda."), card) if name.startswith("torch.cuda.") else None
     return f"{card.plugin_module}.{card_name}" if card_name else None
 
 
