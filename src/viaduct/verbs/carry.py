@@ -58,7 +58,7 @@ def main(
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The --out of an earlier carry of the same files with other arguments: edits that it proved count "
+            help="The --out of an earlier carry of the same files with other arguments: edits that it executed count "
             "here too; may be repeated.",
             metavar="OUT",
             show_default=False,
