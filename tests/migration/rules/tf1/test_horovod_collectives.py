@@ -36,6 +36,7 @@ def test_collectives_on_tensors_become_those_of_hccl(before: str, later: str) ->
         "hvd.allreduce(x, op=hvd.Adasum)",
         "hvd.allreduce(x, prescale_factor=2)",
         "hvd.allreduce(*x)",
+        "hvd.allreduce(x, None, '', '', None, hvd.Sum)",
     ],
 )
 def test_an_unknown_reduction_needs_manual_review(call: str) -> None:

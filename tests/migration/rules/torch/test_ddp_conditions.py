@@ -21,6 +21,8 @@ from migration.rules.torch.data_parallel_script import LOOP, SCRIPT
         ("train = DataLoader", "a = train = DataLoader", "uses a DataLoader"),
         ("for epoch in range(args.epochs):", "while True:", "no loop over epochs"),
         ("device_ids=[0, 1])", "dim=1)", "dim 0"),
+        ("device_ids=[0, 1])", "[0, 1], None, 1)", "dim 0"),
+        ("device_ids=[0, 1])", "*settings)", "which model"),
         ("nn.DataParallel(model, ", "nn.DataParallel(**kw, ", "which model"),
         ("def main(args):", "import hydra\n@hydra.main()\ndef main(args):", "decorator"),
         ("torch.manual_seed(1)", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "visible cards"),

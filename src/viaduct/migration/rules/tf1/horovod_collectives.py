@@ -39,7 +39,7 @@ def replace_allreduce(site: Site) -> None:
     if horovod.keeps_horovod(site):
         return
     tensor, reduction = site.argument("tensor", 0), find_reduction(site)
-    if tensor is None or reduction is None or not has_known_keywords(site):
+    if tensor is None or reduction is None or not has_known_arguments(site):
         horovod.request_manual_change(
             site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
         )
@@ -64,8 +64,10 @@ def find_reduction(site: Site) -> str | None:
     return "sum" if is_constant(average, False) else None
 
 
-def has_known_keywords(site: Site) -> bool:
-    return not site.has_unpacked_arguments and all(keyword.arg in KNOWN_KEYWORDS for keyword in site.node.keywords)
+def has_known_arguments(site: Site) -> bool:
+    """Return True for a call with known keywords and at most two positional arguments, such as tensor and average."""
+    are_known = all(keyword.arg in KNOWN_KEYWORDS for keyword in site.node.keywords)
+    return are_known and not site.has_unpacked_arguments and len(site.node.args) <= 2
 
 
 def needs_parentheses(site: Site) -> bool:
@@ -89,7 +91,7 @@ def replace_allgather(site: Site) -> None:
     if horovod.keeps_horovod(site):
         return
     tensor = site.argument("tensor", 0)
-    if tensor is None or not has_known_keywords(site):
+    if tensor is None or not has_known_arguments(site):
         horovod.request_manual_change(
             site, "write hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
         )
@@ -114,7 +116,7 @@ def replace_broadcast(site: Site) -> None:
     if horovod.keeps_horovod(site):
         return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
-    if tensor is None or root is None or not has_known_keywords(site):
+    if tensor is None or root is None or not has_known_arguments(site):
         horovod.request_manual_change(
             site, "write hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]"
         )

@@ -92,9 +92,12 @@ def refuse_unsuitable_script(site: Site) -> None:
 
 def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments are in * or **, or that splits along another dimension than 0."""
-    if wrapped_models.get_wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
-        raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
-    dim = keyword_value(call, "dim")
+    is_unpacked = any(isinstance(value, ast.Starred) for value in call.args) or None in {
+        keyword.arg for keyword in call.keywords
+    }
+    if is_unpacked or wrapped_models.get_wrapped_model(call) is None:
+        raise Refused("the call does not show which model is wrapped, and how", "无法看出被包装的模型及其方式", call)
+    dim = bind_arguments(call, ("module", "device_ids", "output_device", "dim")).get("dim")
     if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
         raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
 
