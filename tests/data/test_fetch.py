@@ -238,13 +238,16 @@ def test_complete_sets_are_kept_without_a_network(site: Site, archive: bytes, tm
     assert {file.name: file.stat().st_mtime_ns for file in first.iterdir()} == before
 
 
-def test_a_folder_unpacked_by_hand_is_accepted_by_its_sizes(archive: bytes, tmp_path: Path) -> None:
+def test_a_folder_unpacked_by_hand_is_accepted_by_its_sizes_and_says_so(
+    archive: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             file = tmp_path / member.name
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(tar.extractfile(member).read())  # type: ignore[union-attr]
     assert fetch("cifar10", tmp_path) == tmp_path / FOLDER
+    assert "has no MD5SUMS: only the sizes of its files were checked" in capsys.readouterr().err
 
 
 def test_unknown_name(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from urllib.request import Request, url2pathname, urlopen
 
 from viaduct.atomic_files import lock_folder, move_files, replace_file, stage_folder, write_file
 from viaduct.data import cifar10
-from viaduct.data.notices import describe_error, join_first
+from viaduct.data.notices import describe_error, join_first, print_notice
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]  # downloaded bytes of the current file, and its size if known
@@ -136,10 +136,17 @@ def explain_errors(out: Path) -> Iterator[None]:
 
 
 def find_complete(public_set: PublicSet, out: Path) -> Path | None:
-    """Return the folder that contains the whole set; None if a file is missing or wrong (see `is_unpacked`)."""
+    """Return the folder that contains the whole set; None if a file is missing or wrong.
+
+    A notice says if only sizes were checked (see `is_unpacked`).
+    """
     if public_set.is_archive:
         folder = out / cifar10.FOLDER
-        return folder if is_unpacked(folder) else None
+        if not is_unpacked(folder):
+            return None
+        if not (folder / SUMS_FILE).is_file():
+            print_notice(f"note: {folder} has no {SUMS_FILE}: only the sizes of its files were checked.")
+        return folder
     return out if all(find_form(forms, out) for forms in public_set.files) else None
 
 
