@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import migrate_source
+from migration.checking import check_says, migrate_source
 
 HEAD = "import tensorflow as tf\n"
 TPU_CONFIG = (
@@ -86,3 +86,9 @@ def test_a_loop_that_the_code_does_not_show_is_reported() -> None:
     source = "import tensorflow as tf\nc = tf.contrib.tpu.RunConfig(tpu_config=make_config())\n"
     result = migrate_source(source, "tpu_estimator")
     assert any("does not show the iterations_per_loop" in finding.message for finding in result.findings)
+
+
+def test_positional_switches_need_manual_review_in_either_mode() -> None:
+    source = HEAD + "e = tf.contrib.tpu.TPUEstimator(model_fn, 'out', config, {}, True)\n"
+    for tpu in ("convert", "keep"):
+        check_says("tpu_estimator", source, "manual", "name TPUEstimator's arguments", tpu=tpu)

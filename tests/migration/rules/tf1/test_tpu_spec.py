@@ -43,3 +43,9 @@ def test_if_one_spec_of_a_function_cannot_be_converted_none_is() -> None:
 
 def test_positional_eval_metrics_need_manual_review() -> None:
     check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "of unknown origin")
+
+
+def test_dropped_arguments_of_a_cross_shard_optimizer_are_listed() -> None:
+    source = HEAD + "opt = tf.contrib.tpu.CrossShardOptimizer(opt, reduction=tf.losses.Reduction.SUM)\n"
+    (finding,) = migrate_source(source, "tpu_spec").findings
+    assert finding.message.endswith("dropped: reduction=tf.losses.Reduction.SUM")

@@ -44,15 +44,16 @@ CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "s
 
 @rule.call(f"{TPU}.TPUEstimator")
 def convert_estimator(site: Site) -> None:
-    if site.options.tpu == "keep":
-        switch_tpu_off(site)
-        return
-    if run_configs.comes_from_converter(site, site.argument("config", 2)):
+    keeps_tpu = site.options.tpu == "keep"
+    if not keeps_tpu and run_configs.comes_from_converter(site, site.argument("config", 2)):
         return
     if site.has_starred_arguments or len(site.node.args) > len(ESTIMATOR_PARAMETERS):
         site.request_review(
             "name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high"
         )
+        return
+    if keeps_tpu:
+        switch_tpu_off(site)
         return
     site.rename(site.import_npu_name("NPUEstimator"))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED_PARAMETERS]

@@ -109,6 +109,9 @@ def remove_cross_shard(site: Site) -> None:
     if optimizer is None or not site.is_editable:
         return
     unwrap_optimizer(site, optimizer)
+    others = [*site.node.args[1:], *(keyword for keyword in site.node.keywords if keyword.value is not optimizer)]
+    dropped = ", ".join(map(site.text_of, others))
     site.report_change(
-        "CrossShardOptimizer is for TPUs: the optimizer itself stays", zh="CrossShardOptimizer 仅用于 TPU:保留原优化器"
+        "CrossShardOptimizer is for TPUs: the optimizer itself stays" + (f"; dropped: {dropped}" if dropped else ""),
+        zh="CrossShardOptimizer 仅用于 TPU:保留原优化器" + (f";删除参数:{dropped}" if dropped else ""),
     )
