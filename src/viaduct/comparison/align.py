@@ -88,11 +88,11 @@ class StepPairing:
 
     def pair_by_key(self, key: Callable[[StoredTensor], Key]) -> list[Key]:
         """Pair tensors whose key is unique on both sides. Return the keys that both sides have, but not only once."""
-        ours, theirs = _group_by(self.left, key), _group_by(self.right, key)
+        left_groups, right_groups = _group_by(self.left, key), _group_by(self.right, key)
         paired: list[StoredTensor] = []
         ambiguous = []
-        for tensor_key, tensors in ours.items():
-            others = theirs.get(tensor_key, [])
+        for tensor_key, tensors in left_groups.items():
+            others = right_groups.get(tensor_key, [])
             if len(tensors) == len(others) == 1:
                 self.add_match(tensors[0], others[0], "name")
                 paired += [tensors[0], others[0]]
@@ -153,26 +153,28 @@ def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str
 
     Step s of the left belongs to step s + `offset` of the right.
     """
-    ours, theirs = (_group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right))
-    steps = _match_numbers({step for step, _ in ours}, {step for step, _ in theirs}, offset, "step", notes)
-    ranks = _match_numbers({rank for _, rank in ours}, {rank for _, rank in theirs}, 0, "rank", notes)
+    left_groups, right_groups = (
+        _group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right)
+    )
+    steps = _match_numbers({step for step, _ in left_groups}, {step for step, _ in right_groups}, offset, "step", notes)
+    ranks = _match_numbers({rank for _, rank in left_groups}, {rank for _, rank in right_groups}, 0, "rank", notes)
     pairings = []
-    for (step, rank), tensors in sorted(ours.items()):
+    for (step, rank), tensors in sorted(left_groups.items()):
         key = (steps.get(step, -1), ranks.get(rank, -1))
-        pairings.append(StepPairing(list(tensors), list(theirs.pop(key, ()))))
-    return pairings + [StepPairing([], list(tensors)) for _, tensors in sorted(theirs.items())]
+        pairings.append(StepPairing(list(tensors), list(right_groups.pop(key, ()))))
+    return pairings + [StepPairing([], list(tensors)) for _, tensors in sorted(right_groups.items())]
 
 
-def _match_numbers(ours: set[int], theirs: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
+def _match_numbers(left: set[int], right: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
     """Return the right side's number for each left step or rank that has one; note those that only one side has."""
-    matches = {number: number + offset for number in ours if number + offset in theirs}
-    if not matches and len(ours) == len(theirs) == 1:
-        matches = dict(zip(ours, theirs, strict=True))
-        notes.append(f"{noun} {min(ours)} of the left was compared with {noun} {min(theirs)} of the right")
-    if unmatched := ours - set(matches):
-        notes.append(f"only the left has {noun} {_list_numbers(unmatched)}; the right has {_list_numbers(theirs)}")
-    if unmatched := theirs - set(matches.values()):
-        notes.append(f"only the right has {noun} {_list_numbers(unmatched)}; the left has {_list_numbers(ours)}")
+    matches = {number: number + offset for number in left if number + offset in right}
+    if not matches and len(left) == len(right) == 1:
+        matches = dict(zip(left, right, strict=True))
+        notes.append(f"{noun} {min(left)} of the left was compared with {noun} {min(right)} of the right")
+    if unmatched := left - set(matches):
+        notes.append(f"only the left has {noun} {_list_numbers(unmatched)}; the right has {_list_numbers(right)}")
+    if unmatched := right - set(matches.values()):
+        notes.append(f"only the right has {noun} {_list_numbers(unmatched)}; the left has {_list_numbers(left)}")
     return matches
 
 
@@ -186,7 +188,7 @@ def _list_numbers(numbers: set[int]) -> str:
 def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
     """Pair tensors as the rules file says, and drop those that it ignores."""
     _drop_ignored(pairing, rules)
-    theirs = {(tensor.op, tensor.call, *_get_slot(tensor)): tensor for tensor in pairing.right}
+    right_tensors = {(tensor.op, tensor.call, *_get_slot(tensor)): tensor for tensor in pairing.right}
     paired: list[StoredTensor] = []
     missing = []
     for tensor in pairing.left:
@@ -194,7 +196,7 @@ def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
         if partner is None:
             continue
         op, call = partner
-        right = theirs.get((op, call, *_get_slot(tensor)))
+        right = right_tensors.get((op, call, *_get_slot(tensor)))
         if op == INSERTED:
             pairing.add_left_only(tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
@@ -332,17 +334,19 @@ def match_by_structure(pairing: StepPairing, is_ordered: bool) -> None:
     matched = [(pair.left, pair.right) for pair, _, _ in pairing.ordered_pairs if pair.left and pair.right]
     orders = sorted({left.order for left, _ in matched})
     position_of_order = {order: position for position, order in enumerate(orders, 1)}
-    ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in matched])
-    theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in matched])
-    if not can_align(len(ours), len(theirs)):
+    left_calls = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in matched])
+    right_calls = _group_unmatched_calls(
+        pairing.right, [(right, position_of_order[left.order]) for left, right in matched]
+    )
+    if not can_align(len(left_calls), len(right_calls)):
         pairing.add_note(
-            f"{len(ours):,} operators of the left and {len(theirs):,} of the right have no counterpart by name; these "
-            "are too many to pair them by structure"
+            f"{len(left_calls):,} operators of the left and {len(right_calls):,} of the right have no counterpart by "
+            "name; these are too many to pair them by structure"
         )
         return
     paired: list[StoredTensor] = []
-    for match in align_operators(ours, theirs, is_ordered):
-        for left, right in _pair_slots(ours[match.left], theirs[match.right]):
+    for match in align_operators(left_calls, right_calls, is_ordered):
+        for left, right in _pair_slots(left_calls[match.left], right_calls[match.right]):
             pairing.add_match(left, right, "structure", match.confidence)
             paired += [left, right]
     pairing.drop(paired)
@@ -366,9 +370,9 @@ def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[Stor
     return ops
 
 
-def _pair_slots(ours: UnmatchedCall, theirs: UnmatchedCall) -> Iterator[tuple[StoredTensor, StoredTensor]]:
+def _pair_slots(left_call: UnmatchedCall, right_call: UnmatchedCall) -> Iterator[tuple[StoredTensor, StoredTensor]]:
     """Yield tensors of the same slot, then others of the same role. Their sizes agree in any order of axes."""
-    left, right = list(ours.tensors), list(theirs.tensors)
+    left, right = list(left_call.tensors), list(right_call.tensors)
     for exact in (True, False):
         for tensor in list(left):
             partner = next((other for other in right if _is_same_slot(tensor, other, exact)), None)
@@ -378,10 +382,10 @@ def _pair_slots(ours: UnmatchedCall, theirs: UnmatchedCall) -> Iterator[tuple[St
                 yield tensor, partner
 
 
-def _is_same_slot(ours: StoredTensor, theirs: StoredTensor, exact: bool) -> bool:
-    if ours.role != theirs.role or sorted(ours.shape) != sorted(theirs.shape):
+def _is_same_slot(left: StoredTensor, right: StoredTensor, exact: bool) -> bool:
+    if left.role != right.role or sorted(left.shape) != sorted(right.shape):
         return False
-    return _get_slot(ours) == _get_slot(theirs) if exact else bool(ours.parameter) == bool(theirs.parameter)
+    return _get_slot(left) == _get_slot(right) if exact else bool(left.parameter) == bool(right.parameter)
 
 
 # Tensors without a partner.

@@ -105,10 +105,11 @@ def compare_pairs(
 
 def require_same_level(left: StoredDump, right: StoredDump) -> None:
     """Raise BadValue if one dump is of operators and one of modules: by shape unrelated tensors would be paired."""
-    ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
-    if ours and theirs and ours != theirs:
+    left_level, right_level = left.settings.get("level", ""), right.settings.get("level", "")
+    if left_level and right_level and left_level != right_level:
         raise BadValue(
-            f"the left dump holds {LEVELS.get(ours, ours)}, the right one {LEVELS.get(theirs, theirs)}.",
+            f"the left dump holds {LEVELS.get(left_level, left_level)}, "
+            f"the right one {LEVELS.get(right_level, right_level)}.",
             "Dump both with the same --level (viaduct train: --dump-level), or give the pairs in a --rules file.",
         )
 

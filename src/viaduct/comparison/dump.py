@@ -10,8 +10,9 @@
             optimizer.step()                      # ends the step; without an optimizer call dump.step()
             optimizer.zero_grad()
 
-The network has hooks during dumped steps only. Unless the network is compiled, a dump changes no number: the losses are
-equal in every bit with and without it (on a GPU, if its kernels are deterministic).
+The network has hooks during dumped steps only; if its weights have several optimizers, also from the first one's step
+to the next forward pass. Unless the network is compiled, a dump changes no number: the losses are equal in every bit
+with and without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations

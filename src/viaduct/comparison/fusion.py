@@ -261,38 +261,38 @@ def find_left_layout(tensor: StoredTensor, node: Node) -> str:
 
 def find_layout(left: StoredTensor, right: StoredTensor, original: OriginalTensor) -> Layout | None:
     """Return left layout, right layout and right shape (rule 6); None if nothing is to be converted."""
-    theirs = original.layout.upper()
+    right_layout = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
         swapped = tuple(original.shape[axis] for axis in axes) if len(original.shape) == 4 else ()
-        if theirs == layout and original.shape != right.shape == swapped:
-            theirs = other
+        if right_layout == layout and original.shape != right.shape == swapped:
+            right_layout = other
             break
-    ours = _find_stored_layout(left, right, theirs)
-    if left.shape == right.shape and not transposes_to(left.shape, ours, theirs, right.shape):
+    left_layout = _find_stored_layout(left, right, right_layout)
+    if left.shape == right.shape and not transposes_to(left.shape, left_layout, right_layout, right.shape):
         return None
-    return ours, theirs, right.shape
+    return left_layout, right_layout, right.shape
 
 
-def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, target: tuple[int, ...]) -> bool:
+def transposes_to(shape: tuple[int, ...], layout: str, target_layout: str, target: tuple[int, ...]) -> bool:
     """Return True if reordering the axes turns the shape into the target."""
-    if ours == theirs or len(shape) != 4 or not sorted(ours) == sorted(theirs) == sorted("NCHW"):
+    if layout == target_layout or len(shape) != 4 or not sorted(layout) == sorted(target_layout) == sorted("NCHW"):
         return False
-    return tuple(shape[ours.index(axis)] for axis in theirs) == target
+    return tuple(shape[layout.index(axis)] for axis in target_layout) == target
 
 
-def _find_stored_layout(left: StoredTensor, right: StoredTensor, theirs: str) -> str:
+def _find_stored_layout(left: StoredTensor, right: StoredTensor, right_layout: str) -> str:
     """Return the left's layout: the graph's, unless the file's number of axes contradicts it.
 
     NC1HWC0 is NCHW with the channels in blocks of 16 or 32 along a fifth axis.
     """
-    ours = left.layout.upper()
+    left_layout = left.layout.upper()
     blocked = len(left.shape) == 5 and left.shape[-1] in (16, 32) and len(right.shape) <= 4
-    if blocked and (not ours or len(ours) == 4):
+    if blocked and (not left_layout or len(left_layout) == 4):
         return "NC1HWC0"
-    if ours == "NC1HWC0" and len(left.shape) == 4:  # the dump was converted when it was written
-        fitting = (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, theirs, right.shape))
-        return next(fitting, theirs)
-    return ours
+    if left_layout == "NC1HWC0" and len(left.shape) == 4:  # the dump was converted when it was written
+        fitting = (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, right_layout, right.shape))
+        return next(fitting, right_layout)
+    return left_layout
 
 
 def group_by_file_name(graph: Graph) -> dict[str, list[Node]]:

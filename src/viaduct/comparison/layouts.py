@@ -109,10 +109,12 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
     """
     if array.shape == shape:
         return array
-    ours, theirs = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
+    array_dims, shape_dims = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
     # If a layout is explicitly orderless, such as ND, (2, 4, 5) may be (2, 20).
     is_orderless = any(layout and layout in ORDERLESS for layout in (left, right))
-    if array.size == math.prod(shape) and (ours == theirs or (is_orderless and sorted(ours) != sorted(theirs))):
+    if array.size == math.prod(shape) and (
+        array_dims == shape_dims or (is_orderless and sorted(array_dims) != sorted(shape_dims))
+    ):
         return array.reshape(shape)
     raise _make_mismatch_error(array, left or "ND", shape)
 

@@ -413,24 +413,28 @@ def measure_statistics(
     conflicts = [name for name in names if name not in finite and not _are_equal_or_nan(left[name], right[name])]
     if not finite and not conflicts:
         raise Unmeasurable("the two sides have no finite statistic in common")
-    ours = _make_side_statistics(left, left_dtype, shapes[0])
-    theirs = _make_side_statistics(right, right_dtype, shapes[1])
+    left_side = _make_side_statistics(left, left_dtype, shapes[0])
+    right_side = _make_side_statistics(right, right_dtype, shapes[1])
     gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
     gap = math.nan
     if "norm" in finite:
-        gap = 0.0 if ours.norm == theirs.norm else scale_error(abs(ours.norm - theirs.norm), theirs.norm)
+        gap = (
+            0.0
+            if left_side.norm == right_side.norm
+            else scale_error(abs(left_side.norm - right_side.norm), right_side.norm)
+        )
     count = math.prod(shapes[1])
     return Measures(
         **asdict(replace(Errors.all(math.nan, None), max_absolute=max(gaps, default=math.nan), relative_euclidean=gap)),
-        left=ours,
-        right=theirs,
+        left=left_side,
+        right=right_side,
         count=count,
         compared=count,
         differing=int(any(gaps) or gap > 0.0),
         # If the dumps do not count NaN and Inf, the statistics that are not finite are counted instead.
-        nonfinite_pairs=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf)
+        nonfinite_pairs=min(left_side.nan, right_side.nan) + min(left_side.inf, right_side.inf)
         or len(names) - len(finite) - len(conflicts),
-        mismatched=abs(ours.nan - theirs.nan) + abs(ours.inf - theirs.inf) or len(conflicts),
+        mismatched=abs(left_side.nan - right_side.nan) + abs(left_side.inf - right_side.inf) or len(conflicts),
         within=math.nan,
         statistics_only=True,
         notes=("only statistics were dumped: min, max, mean and norm are compared",),

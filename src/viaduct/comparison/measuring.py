@@ -132,12 +132,12 @@ def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | Non
             raise Unmeasurable(f"{side}: the dump has neither the tensor nor its statistics")
     if left.path is None or right.path is None:
         return compare_statistics(left, right)
-    ours, theirs = open_checked("left", left), open_checked("right", right)
+    left_array, right_array = open_checked("left", left), open_checked("right", right)
     if layout is not None:
-        ours = convert_layout(ours, layout)
+        left_array = convert_layout(left_array, layout)
     else:
-        refuse_shapes(ours.shape, theirs.shape)
-    return measure(ours, theirs, find_dtype(left, ours), find_dtype(right, theirs), kld=kld)
+        refuse_shapes(left_array.shape, right_array.shape)
+    return measure(left_array, right_array, find_dtype(left, left_array), find_dtype(right, right_array), kld=kld)
 
 
 def open_checked(side: str, tensor: StoredTensor) -> Array:

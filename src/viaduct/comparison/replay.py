@@ -99,6 +99,7 @@ def reshape_to_convolution(x: Array, weight: Array, outputs: ArrayPair) -> tuple
 
 
 def find_bias(divergence: Divergence, channels: int) -> Array:
+    """Return the right side's first parameter with one number for each output channel, or zeros."""
     for row in divergence.find_rows("parameter"):
         arrays = divergence.load_row(row)
         if arrays is not None and arrays.right.shape == (channels,):

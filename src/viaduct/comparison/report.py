@@ -81,13 +81,13 @@ def write_report(path: Path, drift: Drift) -> None:
 
 def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
     """Return the last parts in which two paths differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
-    ours, theirs = list(left.parts), list(right.parts)
-    while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
-        ours.pop()
-        theirs.pop()
-    if ours[-1:] == theirs[-1:]:
+    left_parts, right_parts = list(left.parts), list(right.parts)
+    while len(left_parts) > 1 and len(right_parts) > 1 and left_parts[-1] == right_parts[-1]:
+        left_parts.pop()
+        right_parts.pop()
+    if left_parts[-1:] == right_parts[-1:]:
         return "left", "right"
-    return ours[-1] if ours else "left", theirs[-1] if theirs else "right"
+    return left_parts[-1] if left_parts else "left", right_parts[-1] if right_parts else "right"
 
 
 # The answer

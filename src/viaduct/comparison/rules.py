@@ -118,8 +118,8 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
             )
         if _CAPTURE.search(left):
             patterns.append(_make_pattern(left, right, path))
-        elif (ours := _parse_msprobe_call(left)) and (theirs := _parse_msprobe_call(right)):
-            calls[ours] = theirs
+        elif (left_call := _parse_msprobe_call(left)) and (right_call := _parse_msprobe_call(right)):
+            calls[left_call] = right_call
         else:
             names[left] = right
     left_globs, right_globs = (

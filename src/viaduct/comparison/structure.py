@@ -149,9 +149,9 @@ class Scores:
 
     def _measure_value_distances(self, left: int) -> NDArray[np.float64]:
         """Return the larger difference of mean and root mean square, relative to the latter; NaN where unknown."""
-        ours, theirs = self.values[left], self.values[self.split :]
-        scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
-        distance: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
+        left_values, right_values = self.values[left], self.values[self.split :]
+        scale = np.maximum(np.maximum(abs(left_values[1]), np.abs(right_values[:, 1])), 1e-30)
+        distance: NDArray[np.float64] = np.abs(right_values - left_values).max(axis=1) / scale
         return distance
 
     def compute_highest_score(self, left: int, right: int) -> float:

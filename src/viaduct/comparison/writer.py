@@ -176,6 +176,7 @@ def reserve_space(file: int, size: int) -> None:
 
 
 def make_npy_header(array: npt.NDArray[Any]) -> bytes:
+    """Return the bytes before the elements of an array in a .npy file."""
     text, form = io.BytesIO(), cast(Any, np.lib.format)
     form.write_array_header_1_0(text, form.header_data_from_array_1_0(array))
     return text.getvalue()

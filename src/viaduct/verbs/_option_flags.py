@@ -53,6 +53,7 @@ def with_option_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def freeze(value: Any) -> Any:
+    """Return a list, as typer gives it for a repeated flag, as a tuple; other values unchanged."""
     return tuple(value) if isinstance(value, list) else value
 
 

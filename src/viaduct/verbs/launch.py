@@ -52,6 +52,7 @@ class StartByDefault(typer.core.TyperGroup):
     default = "start"
 
     def prepend_subcommand(self, arguments: list[str]) -> list[str]:
+        """Return the arguments with the subcommand that they mean in front: the one for an old flag, or `start`."""
         if arguments[:1] and arguments[0] in self.commands:
             return arguments
         for index, argument in enumerate(drop_command(arguments)):
@@ -62,6 +63,7 @@ class StartByDefault(typer.core.TyperGroup):
         return [self.default, *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments with their subcommand; print a notice if an old flag stood for it."""
         flags = drop_command(args)
         if "--help" in flags and not (flags[0] in self.commands or set(flags) & set(OLD_FLAGS)):
             return super().parse_args(ctx, args)

@@ -132,7 +132,7 @@ def check_command(command: list[str], ranks: int, local_ranks: int, has_rank_0: 
     """
     parsed: list[Arguments] = []
 
-    @functools.wraps(main)
+    @functools.wraps(main)  # so that it has the flags of `main`
     def parse(**options: Any) -> None:
         parsed.append(read_arguments(options, ranks))
 

@@ -166,7 +166,7 @@ def describe_different_settings(indexes: list[Index]) -> list[str]:
         names = sorted({*first.settings, *other.settings})
         pairs = [(name, first.settings.get(name), other.settings.get(name)) for name in names]
         if differences := ", ".join(
-            f"{name} {ours!r} and {theirs!r}" for name, ours, theirs in pairs if ours != theirs
+            f"{name} {value!r} and {other_value!r}" for name, value, other_value in pairs if value != other_value
         ):
             what = f"ranks {first.rank} and {other.rank} of step {first.step}"
             if first.step != other.step:
