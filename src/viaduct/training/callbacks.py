@@ -151,12 +151,8 @@ class Checkpointing(Callback):
     every_rank = True
     every_step = False
 
-    def __init__(self) -> None:
-        self.saved_at = time.monotonic()
-        self.new_best = False
-
     def start(self, training: Training) -> None:
-        self.saved_step = training.step
+        self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
 
     def evaluation(self, training: Training, score: Score) -> None:
         best = training.progress.best

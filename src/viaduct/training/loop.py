@@ -104,7 +104,7 @@ class Training:
             recipe, self.computation, support, self.scale, self.ema, self.parallel, self.progress, self.pulse, self.emit
         )
         self.run_state = RunState(self.train_step, self.stopwatch, device)
-        self.sink, self._sink_obstacle = build_sink(self.train_step, device, self.callbacks, self)
+        self.sink, self._sink_obstacle = build_sink(self)
         # The tuned operators for recipe.json: {"bank": path, "choices": {operator: choice}}; None if there are none.
         self.tuning_record: dict[str, Any] | None = None
 

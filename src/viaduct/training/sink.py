@@ -5,7 +5,7 @@ stream; it is at most two steps ahead of the device. Losses and numbers of corre
 sink ends at a multiple of N steps of the run, at an evaluation, at a checkpoint that is due by steps, at the end of the
 run, and at an interruption.
 
-    sink, obstacle = build_sink(step, device, callbacks, training)
+    sink, obstacle = build_sink(training)
     sink.run_steps(batches)
 
 With `--sink auto`, the default, a sink lasts about a second and also ends at every log line and epoch. If it is known
@@ -22,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -34,6 +34,9 @@ from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
 from viaduct.training.step import TrainingStep
 
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
 Work = Callable[[], None]  # function that launches the kernels of one step
 WARM_UP_STEPS = 2  # steps that run uncaptured on a side stream before the capture, so that libraries initialise
 MAX_AHEAD = 2  # steps that the host may be ahead: the device runs one, and prepares the images of the next
@@ -43,38 +46,20 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives 
 PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
-class SinkLoop(Protocol):
-    """What a sink needs of the training loop, between steps and for steps that the host drives."""
-
-    def run_step(self, batch: Batch) -> None:
-        """Take one step that the host drives."""
-
-    def exchange_requests(self) -> None:
-        """Send this rank's requests to the others after a step, and act on theirs."""
-
-    def is_stopping(self) -> bool:
-        """Return True if no further step may begin."""
-
-    def print_note(self, line: str) -> None:
-        """Print a line for the user."""
-
-
 class Sink:
     """Takes the steps of a run N at a time; such a group of steps is called a sink, too."""
 
-    def __init__(
-        self, step: TrainingStep, device: Device, loop: SinkLoop, length: int | None, obstacle: str | None
-    ) -> None:
+    def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
         """Take sinks of `length` steps, or with None (`--sink auto`) of about a second."""
-        self.step, self.loop = step, loop
-        self.progress, self.recipe = step.progress, step.recipe
+        self.training, self.step = training, training.train_step
+        self.progress, self.recipe = training.progress, training.recipe
         self.is_automatic = length is None
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
-        device_type = step.computation.device.type
+        device_type = training.torch_device.type
         self.feed = BatchFeed(device_type if obstacle is None else "cpu")  # "cpu": without streams
-        self.capture: Callable[[Work], Work] = Capture(device, device_type)
+        self.capture: Callable[[Work], Work] = Capture(training.device, device_type)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
@@ -100,14 +85,14 @@ class Sink:
         progress, first, end = self.progress, self.progress.step, self.find_end()
         self.has_optimizer_state = self.has_optimizer_state or bool(progress.step and self.step.optimizer.state)
         started_at, was_captured = time.monotonic(), self.replay is not None
-        while progress.step < end and not self.loop.is_stopping():
+        while progress.step < end and not self.training.is_stopping():
             count = self.count_device_steps(end)
             if count:
                 self.run_on_device(batches, count)
             else:
                 self.run_on_host(batches)
             if progress.step < end:
-                self.loop.exchange_requests()
+                self.training.exchange_requests()
         if self.is_automatic and was_captured and progress.step > first:
             self.adapt_length((time.monotonic() - started_at) / (progress.step - first))
 
@@ -125,7 +110,7 @@ class Sink:
         """Take one step that the host drives."""
         scale = self.step.scale
         skipped_before = scale.skipped
-        self.loop.run_step(self.feed.take_batch(batches))
+        self.training.run_step(self.feed.take_batch(batches))
         self.has_optimizer_state = scale.skipped == skipped_before or self.has_optimizer_state
 
     def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
@@ -147,7 +132,7 @@ class Sink:
                 is_last = done == count
                 if progress.step < progress.steps and not (is_last and progress.is_epoch_end):
                     self.feed.prepare_next(batches)  # a callback may still change the order of the next epoch
-                if is_last or self.loop.is_stopping():
+                if is_last or self.training.is_stopping():
                     break
                 batch = self.feed.take_batch(batches)
             else:
@@ -157,7 +142,7 @@ class Sink:
             # A checkpoint stores the rate of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
         if unused is not None:
-            self.loop.run_step(unused)
+            self.training.run_step(unused)
 
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
         """Take one step on the device and return True; return False if no step can be captured.
@@ -213,7 +198,7 @@ class Sink:
     def fall_back(self, reason: str) -> None:
         """Let the host drive all further steps, and print the reason, which becomes the obstacle."""
         self.obstacle = reason
-        self.loop.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
+        self.training.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
 
 
 class Capture:
@@ -342,23 +327,21 @@ def find_first_error(error: BaseException) -> BaseException:
     return error
 
 
-def build_sink(
-    step: TrainingStep, device: Device, callbacks: Sequence[Callback], loop: SinkLoop
-) -> tuple[Sink | None, str | None]:
+def build_sink(training: Training) -> tuple[Sink | None, str | None]:
     """Return the sink of a run, and the reason if no step can be captured.
 
     The sink is None if the loop takes the steps one by one. The reason is None if the recipe has sinks off.
     """
-    length = step.recipe.sink
+    length = training.recipe.sink
     if not length:
         return None, None
-    if any(callback.needs_every_step for callback in callbacks):
+    if training.needs_every_step:
         return None, "a callback observes every step"
-    obstacle = find_obstacle(step, device, callbacks)
+    obstacle = find_obstacle(training.train_step, training.device, training.callbacks)
     if length == "auto":
-        obstacle = obstacle or find_step_callback(callbacks)
-        return (Sink(step, device, loop, None, None), None) if obstacle is None else (None, obstacle)
-    return Sink(step, device, loop, length, obstacle), obstacle
+        obstacle = obstacle or find_step_callback(training.callbacks)
+        return (Sink(training, None, None), None) if obstacle is None else (None, obstacle)
+    return Sink(training, length, obstacle), obstacle
 
 
 def describe_sink(obstacle: str | None, requested: int | str, device: Device) -> str | None:
