@@ -68,6 +68,37 @@ def test_ddp_trains_to_the_weights_of_the_cpu_bit_for_bit(stage: str, tmp_path: 
         assert have_equal_tensors(ours, theirs)
 
 
+class PartlyUsed(torch.nn.Module):
+    """A network that does not use its second layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.used(x)  # type: ignore[no-any-return]
+
+
+def find_unused_weights(device: str, rank: int) -> list[Any]:
+    gradients = []
+    for options in ({"find_unused_parameters": True}, {"static_graph": True}):
+        torch.manual_seed(0)
+        ids = None if device == "cpu" else [rank]
+        model = torch.nn.parallel.DistributedDataParallel(PartlyUsed().to(device), device_ids=ids, **options)
+        for _ in range(2):
+            model(torch.full((2, 3), rank + 1.0, device=device)).square().sum().backward()
+        gradients += [None if p.grad is None else p.grad.tolist() for p in model.parameters()]
+    return gradients
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ddp_finds_unused_weights(tmp_path: Path) -> None:
+    expected = run_on_two_ranks("cpu", "find_unused_weights", tmp_path)
+    assert [gradient is None for gradient in expected[0]] == [False, False, True, True] * 2
+    for stage in ("npu", "cuda"):
+        assert run_on_two_ranks(stage, "find_unused_weights", tmp_path) == expected
+
+
 def run_every_collective(device: str, rank: int) -> dict[str, Any]:
     """Call every collective once; return the results by name."""
     own = torch.full((2,), float(rank), device=device)

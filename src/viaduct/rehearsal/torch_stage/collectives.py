@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage import pinning
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, view_on_cpu
 
 # hccl and cncl. For the original script the device is called gpu, and its backend gpucl; the script sees cuda and nccl.
@@ -229,6 +230,7 @@ def install() -> None:
     setattr(dist, f"is_{name}_available", lambda: True)
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
     _wrap_group_makers()
+    _wrap_data_parallel()
 
 
 def install_as_nccl() -> None:
@@ -245,6 +247,21 @@ def install_as_nccl() -> None:
 
     dist.get_backend = dist.distributed_c10d.get_backend = get_backend
     _wrap_group_makers()
+    _wrap_data_parallel()
+
+
+def _wrap_data_parallel() -> None:
+    """Let DistributedDataParallel look for unused parameters, for which its C++ code makes pinned memory."""
+    ddp: Any = torch.nn.parallel.DistributedDataParallel
+    plain_init = ddp.__init__
+
+    @functools.wraps(plain_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        plain_init(self, *args, **kwargs)
+        if self.find_unused_parameters or self.static_graph:
+            pinning.replace_empty_strided()
+
+    ddp.__init__ = init
 
 
 def _wrap_group_makers() -> None:

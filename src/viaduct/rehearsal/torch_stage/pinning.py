@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from typing import Any
 
@@ -26,9 +27,13 @@ def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
     if get_card_index(self) >= 0:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
     copy = torch.empty_like(self, device="cpu").copy_(self)
-    storage = copy.untyped_storage()
-    _pinned[storage.data_ptr()] = storage
+    _mark_pinned(copy)
     return copy
+
+
+def _mark_pinned(tensor: torch.Tensor) -> None:
+    storage = tensor.untyped_storage()
+    _pinned[storage.data_ptr()] = storage
 
 
 def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
@@ -55,6 +60,28 @@ def install() -> None:
         replace_function(name, _wrap_factory)
     for name in METHODS:
         setattr(torch.Tensor, name, _wrap_factory(getattr(torch.Tensor, name)))
+
+
+@functools.cache
+def replace_empty_strided() -> None:
+    """Let PyTorch's C++ code make pinned CPU tensors by empty_strided; it would call a plug-in's C++ allocator.
+
+    DistributedDataParallel does so when it looks for unused parameters. Other scripts keep the faster kernel in C++.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns that the CPU's kernel is replaced
+        make_library("aten").impl("empty_strided", _empty_strided, "CPU", allow_override=True)
+
+
+def _empty_strided(
+    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> torch.Tensor:
+    aten = torch.ops.aten
+    length = 0 if 0 in size else 1 + sum((side - 1) * step for side, step in zip(size, stride, strict=True))
+    memory = aten.empty.memory_format([length], dtype=dtype, device=torch.device("cpu"))
+    if pin_memory:
+        _mark_pinned(memory)
+    return aten.as_strided.default(memory, list(size), list(stride))  # type: ignore[no-any-return]
 
 
 def register() -> None:
