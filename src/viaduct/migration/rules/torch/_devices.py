@@ -88,13 +88,13 @@ class Devices:
     """Devices in the present text of a file."""
 
     site: Site
-    cuda_literals: dict[ast.expr, None] = field(default_factory=dict)  # an ordered set
+    cuda_literals: dict[ast.expr, None] = field(default_factory=dict)  # texts of CUDA devices; an ordered set
     device_names: set[tuple[int, str]] = field(default_factory=set)  # (id of the scope, name)
     device_keys: set[str] = field(default_factory=set)  # NAME of x.NAME and x["NAME"] that hold a device
     traced: set[ast.AST] = field(default_factory=set)  # expressions that `trace` has visited
-    assigned_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # by target: `self.place`, `cfg["place"]`
-    dict_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # by key, of all dictionaries
-    iterables: dict[str, list[ast.expr]] = field(default_factory=dict)  # by loop variable
+    assigned_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # values by target, such as `self.x`
+    dict_values: dict[str, list[ast.expr]] = field(default_factory=dict)  # values by key, of all dictionaries
+    iterables: dict[str, list[ast.expr]] = field(default_factory=dict)  # iterables of loops by variable
 
     def __post_init__(self) -> None:
         for node in self.site.source.nodes_of_types(*STORING_NODES):

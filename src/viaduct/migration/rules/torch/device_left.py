@@ -1,4 +1,4 @@
-"""Report strings that look like a CUDA device and that no other rule has edited or reported.
+"""Report strings that look like a CUDA device, on lines that no other rule has edited or reported.
 
      import torch
      KINDS = ("cuda", "cpu")
