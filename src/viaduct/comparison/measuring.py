@@ -232,8 +232,8 @@ class Worker:
     """A worker process, and the jobs that it has not answered yet."""
 
     def __init__(self) -> None:
-        self.connection, theirs = Pipe()
-        descriptor = theirs.fileno()
+        self.connection, workers_end = Pipe()
+        descriptor = workers_end.fileno()
         single_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-c", WORKER_CODE, str(descriptor), "\n".join(sys.path)],
@@ -242,7 +242,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C reaches this process alone; a worker ends when its connection is closed
             env={**os.environ, **single_thread},
         )
-        theirs.close()
+        workers_end.close()
         self.pending: deque[Job] = deque()
 
     def stop(self) -> None:

@@ -132,15 +132,15 @@ class FirstPass:
         """Count NaN and Inf; return the elements that are finite on both sides, and their positions."""
         self.left.nonfinite.add(left.as_float, start, self.keep)
         self.right.nonfinite.add(right.as_float, start, self.keep)
-        ours, theirs = left.as_float, right.as_float
-        valid = np.isfinite(ours) & np.isfinite(theirs)
-        alike = valid | (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
+        left_values, right_values = left.as_float, right.as_float
+        valid = np.isfinite(left_values) & np.isfinite(right_values)
+        alike = valid | (np.isnan(left_values) & np.isnan(right_values)) | (left_values == right_values)
         mismatched = np.flatnonzero(~alike)
         self.mismatched += mismatched.size
         if mismatched.size and self.first_mismatch is None:
             self.first_mismatch = start + int(mismatched[0])
-        self.left.saturated += count_saturated(ours[~valid])
-        self.right.saturated += count_saturated(theirs[~valid])
+        self.left.saturated += count_saturated(left_values[~valid])
+        self.right.saturated += count_saturated(right_values[~valid])
         self.pieces_with_nonfinite.add(start)
         return select_valid(left, valid), select_valid(right, valid), np.flatnonzero(valid) + start
 
@@ -151,15 +151,16 @@ class FirstPass:
             self.right.saturated += count_saturated(right.as_float64)
 
     def _add_piece(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
-        ours, theirs = self._scale(left.as_float64, self.scales.left), self._scale(right.as_float64, self.scales.right)
-        self.left.add(ours, *extremes[:2])
+        left_values = self._scale(left.as_float64, self.scales.left)
+        right_values = self._scale(right.as_float64, self.scales.right)
+        self.left.add(left_values, *extremes[:2])
         if self.scales.left == self.scales.right and are_bits_equal(left.raw, right.raw):  # then all errors are 0
-            self.right.add(ours, *extremes[:2])
+            self.right.add(left_values, *extremes[:2])
             self.products.append(self.left.squares[-1])
-            self.ulps.add_equal(ours.size)
+            self.ulps.add_equal(left_values.size)
             return
-        self.right.add(theirs, *extremes[2:])
-        self.products.append(float(np.dot(ours, theirs)))
+        self.right.add(right_values, *extremes[2:])
+        self.products.append(float(np.dot(left_values, right_values)))
         self.ulps.add(left, right)
         self._add_errors(left, right, start, positions)
 
@@ -267,8 +268,8 @@ def are_bits_equal(left: Array, right: Array) -> bool:
     """Return True if two pieces are bitwise equal; the first elements, where most unequal ones differ, come first."""
     if left.dtype != right.dtype:
         return False
-    ours, theirs = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
-    return np.array_equal(ours[:16], theirs[:16]) and np.array_equal(ours, theirs)
+    left_bits, right_bits = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
+    return np.array_equal(left_bits[:16], right_bits[:16]) and np.array_equal(left_bits, right_bits)
 
 
 def sum_exactly(sums: list[float]) -> float:
@@ -312,22 +313,22 @@ class SecondPass:
         left, right = self.first_pass.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
-                ours, theirs = left.read_piece(start), right.read_piece(start)
+                left_piece, right_piece = left.read_piece(start), right.read_piece(start)
                 if start in self.first_pass.pieces_with_nonfinite:
-                    valid = np.isfinite(ours.as_float) & np.isfinite(theirs.as_float)
-                    ours, theirs = select_valid(ours, valid), select_valid(theirs, valid)
-                if ours.as_float64.size:
-                    self._process(ours, theirs)
+                    valid = np.isfinite(left_piece.as_float) & np.isfinite(right_piece.as_float)
+                    left_piece, right_piece = select_valid(left_piece, valid), select_valid(right_piece, valid)
+                if left_piece.as_float64.size:
+                    self._process(left_piece, right_piece)
         return self
 
-    def _process(self, ours: Piece, theirs: Piece) -> None:
-        left, right = ours.as_float64, theirs.as_float64
+    def _process(self, left_piece: Piece, right_piece: Piece) -> None:
+        left, right = left_piece.as_float64, right_piece.as_float64
         self.samples[0].append(left[:: self._stride].copy())
         self.samples[1].append(right[:: self._stride].copy())
         self.deviations[0].add(left, self._scratch[: left.size])
         self.deviations[1].add(right, self._scratch[: left.size])
         if self.tolerated is not None:
-            self.tolerated.add(ours.as_float, theirs.as_float)
+            self.tolerated.add(left_piece.as_float, right_piece.as_float)
         if self.divergence is not None:
             self.divergence.add(left, right)
 

@@ -54,10 +54,12 @@ class UlpCounter:
             return
         size = self._count_sampled(left.raw.size)
         left, right = left.take_first(size), right.take_first(size)
-        ours, theirs, spare = (reuse_buffer(name, size, _BIT_TYPES[self.dtype]) for name in ("ours", "theirs", "spare"))
-        order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
-        order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
-        exponents = self._compute_distance(ours, theirs).view(np.int64)  # bits of float64, shifted to the exponent
+        kind = _BIT_TYPES[self.dtype]
+        left_bits, right_bits, spare = (reuse_buffer(f"{name} bits", size, kind) for name in ("left", "right", "spare"))
+        order_bits(read_bits(left, self.types[0], self.dtype), left_bits, spare)
+        order_bits(read_bits(right, self.types[1], self.dtype), right_bits, spare)
+        distance = self._compute_distance(left_bits, right_bits)
+        exponents = distance.view(np.int64)  # bits of float64, shifted to the exponent
         np.right_shift(exponents, 52, out=exponents)  # 0 for distance 0
         counts = np.bincount(exponents, minlength=_EXPONENT_BIAS + BINS)
         self.counts[0] += counts[0]
@@ -70,13 +72,13 @@ class UlpCounter:
         """Return the number of elements of a piece that are counted."""
         return -(-size // self._divisor)
 
-    def _compute_distance(self, ours: Array, theirs: Array) -> Floats:
-        distance, other = reuse_buffer("distance", ours.size), reuse_buffer("other", ours.size)
-        if ours.dtype == np.int64:  # the distance may exceed int64: subtract as unsigned
-            np.copyto(distance, (np.maximum(ours, theirs) - np.minimum(ours, theirs)).view(np.uint64))
+    def _compute_distance(self, left_bits: Array, right_bits: Array) -> Floats:
+        distance, other = reuse_buffer("distance", left_bits.size), reuse_buffer("other", left_bits.size)
+        if left_bits.dtype == np.int64:  # the distance may exceed int64: subtract as unsigned
+            np.copyto(distance, (np.maximum(left_bits, right_bits) - np.minimum(left_bits, right_bits)).view(np.uint64))
             return distance
-        np.copyto(distance, ours)
-        np.copyto(other, theirs)
+        np.copyto(distance, left_bits)
+        np.copyto(other, right_bits)
         np.subtract(distance, other, out=distance)
         np.abs(distance, out=distance)
         return distance
