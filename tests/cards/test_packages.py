@@ -33,7 +33,7 @@ def test_a_module_belongs_to_the_package_with_the_longest_prefix_of_its_name(mon
         assert found is not None
         assert found.name.startswith(package)
     outer, inner = PACKAGES[:2]
-    monkeypatch.setattr(packages, "packages_by_import", lambda: {"a": outer, "a.b": inner})
+    monkeypatch.setattr(packages, "map_packages_by_import", lambda: {"a": outer, "a.b": inner})
     assert find_package_of_import("a.b.c") is inner
     assert find_package_of_import("a.c") is outer
 

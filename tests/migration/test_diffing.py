@@ -12,7 +12,7 @@ import pytest
 
 from migration.notebook_files import SET_UP, USE, WORDS, dump, notebook
 from migration.small_project import migrated_project
-from viaduct.migration.diffing import AlignedLine, as_patch, compare_texts, mark_differences, omit_unchanged_rows
+from viaduct.migration.diffing import AlignedLine, compare_texts, mark_differences, omit_unchanged_rows, render_patch
 
 TABS = b"import tensorflow as tf\nif True:\n\tds = tf.data.TFRecordDataset([])\n\tds = ds.batch(3)\t# \xc3\xa9\n"
 LONG = b"import tensorflow as tf\nds = tf.data.TFRecordDataset([])\na = ds.batch(3)\n" + b"x = 1\n" * 20
@@ -99,7 +99,7 @@ def test_a_patch_gives_the_very_bytes(tmp_path: Path, name: str, tool: list[str]
     (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed_files
     subprocess.run(["git", "init", "-q", os.fspath(tmp_path)], check=True)
     findings = b"\nChanged\n  tf1.dataset_drop_remainder  and what else is said\n"
-    answer = subprocess.run(tool, cwd=tmp_path, input=as_patch(file) + findings, capture_output=True)
+    answer = subprocess.run(tool, cwd=tmp_path, input=render_patch(file) + findings, capture_output=True)
     assert answer.returncode == 0, answer.stderr
     assert target.read_bytes() == file.after != FILES[name]
 
@@ -107,5 +107,5 @@ def test_a_patch_gives_the_very_bytes(tmp_path: Path, name: str, tool: list[str]
 def test_only_what_changed_and_a_few_lines_about_it_are_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(FILES["two_places.py"])
     (file,) = migrated_project(tmp_path, only=("dataset_drop_remainder",)).changed_files
-    lines = as_patch(file).decode().splitlines()
+    lines = render_patch(file).decode().splitlines()
     assert [line for line in lines if line.startswith("@@")] == ["@@ -1,6 +1,6 @@", "@@ -21,4 +21,4 @@"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migration.checking import check_noop, migrate_source
-from viaduct.migration.support_table import SYMBOLS, Symbol, find_symbol, names_without_rule
+from viaduct.migration.support_table import SYMBOLS, Symbol, find_symbol, list_names_without_rule
 
 
 def call_of(symbol: Symbol) -> str:
@@ -41,7 +41,7 @@ def test_names_below_a_star_and_unknown_ones() -> None:
     assert find_symbol("tensorflow.add") is None
     assert find_symbol("tensorflow") is None
     assert len({symbol.name for symbol in SYMBOLS}) == len(SYMBOLS)
-    assert "tensorflow.CriticalSection" in names_without_rule()
+    assert "tensorflow.CriticalSection" in list_names_without_rule()
 
 
 def test_other_functions_of_the_same_name_are_left_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from migration.small_project import make_project, migrated_project
-from viaduct.migration.diffing import as_patch
+from viaduct.migration.diffing import render_patch
 from viaduct.migration.results import Outcome
 from viaduct.migration.terminal import show_diffs
 
@@ -34,6 +34,6 @@ def test_what_changed_within_a_line_is_marked(outcome: Outcome) -> None:
 
 
 def test_both_ways_say_the_same(outcome: Outcome) -> None:
-    patch = "".join(as_patch(file).decode() for file in outcome.changed_files)
+    patch = "".join(render_patch(file).decode() for file in outcome.changed_files)
     assert drawn(outcome, False) == patch
     assert COLOUR.sub("", drawn(outcome, True)) == patch

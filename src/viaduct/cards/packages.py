@@ -224,7 +224,7 @@ PACKAGES = (
 
 
 @cache
-def packages_by_import() -> dict[str, Package]:
+def map_packages_by_import() -> dict[str, Package]:
     return {name: package for package in PACKAGES for name in package.imports}
 
 
@@ -232,7 +232,7 @@ def find_package_of_import(name: str) -> Package | None:
     """Return the package of a dotted module name, by its longest prefix in the table; else None."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        package = packages_by_import().get(".".join(parts[:length]))
+        package = map_packages_by_import().get(".".join(parts[:length]))
         if package is not None:
             return package
     return None

@@ -60,7 +60,7 @@ def device_number_text(source: Source, node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
         return str(node.value).partition(":")[2]
     if isinstance(node, ast.JoinedStr):
-        return number_in_f_string(node)
+        return find_number_in_f_string(node)
     if isinstance(node, ast.BinOp):
         values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
         if isinstance(node.op, ast.Add) and isinstance(node.right, ast.Call) and dotted_name(node.right.func) == "str":
@@ -70,7 +70,7 @@ def device_number_text(source: Source, node: ast.expr) -> str | None:
     return source.text_of(values[0]) if len(values) == 1 else None
 
 
-def number_in_f_string(node: ast.JoinedStr) -> str | None:
+def find_number_in_f_string(node: ast.JoinedStr) -> str | None:
     """Return the number in `f"cuda:{rank}"` and `f"cuda:0"`; None for any other f-string."""
     prefix, *others = node.values
     if not others and isinstance(prefix, ast.Constant):

@@ -1,7 +1,7 @@
 """Compare two texts line by line, and mark differences within changed lines.
 
 The migration records from which original line each line of its result comes (`original_lines`). A line that equals its
-original line is unchanged. The lines between two unchanged lines are one change. `as_patch` writes the changes of a
+original line is unchanged. The lines between two unchanged lines are one change. `render_patch` writes the changes of a
 file for `git apply -p0` and `patch -p0`.
 """
 
@@ -222,7 +222,7 @@ def order_hunk_rows(hunk: Sequence[AlignedLine]) -> Iterator[tuple[Literal[" ", 
     yield from (("+", item) for item in added)
 
 
-def as_patch(file: FileResult) -> bytes:
+def render_patch(file: FileResult) -> bytes:
     """Return the patch of one changed or new file.
 
     Its lines have the bytes and line ends of the file, so it applies whatever their encoding.

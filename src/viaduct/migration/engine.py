@@ -249,7 +249,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     places = audit_file(original, file, findings)
     marks = candidates_tf1.find_marks(file) | candidates_torch.find_marks(file)
     if any(place.is_unreported for place in places):
-        file.findings = [*findings, *(place.as_finding() for place in places if place.is_unreported)]
+        file.findings = [*findings, *(place.make_finding() for place in places if place.is_unreported)]
         findings = list(complete_findings(file, text))
     original.cache.clear()
     file.cache.clear()

@@ -112,7 +112,7 @@ class FileFlow:
         self.names, self.source, self.project = names, names.source, project
         self.questions: set[Question] = set()  # about other files; raised by the values that were followed
         self.trails: dict[ReadsKey, Trail] = {}  # cache: trails from all reads of a name or attribute
-        self.assignment_lines: dict[int, dict[str, list[tuple[int, int]]]] = {}  # see lines_of_assignments
+        self.assignment_lines: dict[int, dict[str, list[tuple[int, int]]]] = {}  # see find_lines_of_assignments
 
     def find_uses(self, nodes: Iterable[ast.AST]) -> set[Use]:
         """Return the uses of expressions' values, in this file and, as far as the survey knows, in others."""
@@ -180,7 +180,7 @@ class FileFlow:
     def function_around(self, node: ast.AST) -> ast.AST:
         return self.source.function_around(node) or self.source.tree
 
-    def lines_of_value(self, name: str, scope: Scope, binder: ast.AST) -> tuple[int, int] | None:
+    def find_lines_of_value(self, name: str, scope: Scope, binder: ast.AST) -> tuple[int, int] | None:
         """Return the first and last line on which a name can have the value that it gets at the node `binder`.
 
         The last line is that of the next `name = value` in the same block. Return None if the name may have the value
@@ -190,11 +190,11 @@ class FileFlow:
         in_loop = any(isinstance(parent, Loop) for parent in self.source.ancestors(statement))
         if in_loop or self.function_around(statement) is not scope.node:
             return None
-        assignments = self.lines_of_assignments(statement).get(name, [])
+        assignments = self.find_lines_of_assignments(statement).get(name, [])
         position = bisect_right(assignments, statement.lineno, key=lambda lines: lines[0])
         return statement.lineno, assignments[position][1] if position < len(assignments) else sys.maxsize
 
-    def lines_of_assignments(self, statement: ast.stmt) -> dict[str, list[tuple[int, int]]]:
+    def find_lines_of_assignments(self, statement: ast.stmt) -> dict[str, list[tuple[int, int]]]:
         """Return, for each name, the first and last line of each `name = value` in the block of a statement."""
         block = self.source.block_around(statement)
         if id(block) not in self.assignment_lines:
@@ -356,7 +356,7 @@ class Trail:
 
     def follow_name(self, name: str, scope: Scope, binder: ast.AST | None = None) -> None:
         """Follow a name to its reads; with `binder`, to those that may read the value that it gets there."""
-        lines = self.flow.lines_of_value(name, scope, binder) if binder is not None else None
+        lines = self.flow.find_lines_of_value(name, scope, binder) if binder is not None else None
         if not self.visit((scope.node, name, lines)):
             return
         direct, nested = self.flow.reads.get((scope.node, name), ([], []))

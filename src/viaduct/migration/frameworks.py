@@ -89,14 +89,14 @@ def read_imports(names: Names) -> Imports:
             if base == "horovod":
                 absolute += [f"horovod.{alias.name}" for alias in node.names]
         if not is_for_type_checkers(names, node):
-            frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in frameworks_of(name)}
+            frameworks[is_unconditional(names, node)] |= {kind for name in absolute for kind in find_frameworks(name)}
     unconditional, conditional = frozenset(frameworks[True]), frozenset(frameworks[False])
     imports_both = TENSORFLOW in unconditional and bool({TORCH, COMPANION} & (unconditional | conditional))
     trains = imports_both and TENSORFLOW_TRAINING_CALL.search(names.source.text) is not None
     return Imports(unconditional, conditional, frozenset(modules), trains, TORCH in unconditional | conditional)
 
 
-def frameworks_of(module: str) -> Iterator[str]:
+def find_frameworks(module: str) -> Iterator[str]:
     """Yield the framework of an imported module, COMPANION for a library based on PyTorch, nothing for others."""
     root = module.partition(".")[0]
     if root in PYTORCH_ROOTS or module.startswith("horovod.torch"):

@@ -92,16 +92,16 @@ class ScriptTree:
             package_root = package_root.parent
         if folder != package_root:
             return package_root, folder.relative_to(package_root).parts[0]
-        roots = [*self.import_roots(path, folder), *self.roots_of_importers(path)]
+        roots = [*self.find_roots_of_imports(path, folder), *self.find_roots_of_importers(path)]
         return min(roots, key=lambda root: len(root.parts), default=folder), ""
 
-    def import_roots(self, path: str, folder: PurePosixPath) -> Iterator[PurePosixPath]:
+    def find_roots_of_imports(self, path: str, folder: PurePosixPath) -> Iterator[PurePosixPath]:
         """Yield, for each import of a script, the innermost folder around it that contains the imported module."""
         for name in self.imported.get(path, ()):
             first = name.partition(".")[0]
             yield from [root for root in (folder, *folder.parents) if root / first in self.importable][:1]
 
-    def roots_of_importers(self, path: str) -> Iterator[PurePosixPath]:
+    def find_roots_of_importers(self, path: str) -> Iterator[PurePosixPath]:
         """Yield the folder in which other scripts look this one up: for `from lib.engine import run` that of `lib`."""
         parts = PurePosixPath(path).with_suffix("").parts
         for cut in range(len(parts) - 1):

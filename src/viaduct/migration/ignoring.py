@@ -184,7 +184,7 @@ def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
 
 def compile_segment(text: str) -> Test:
     """Return a test of one file name for the text between two slashes; fast for `name`, `*.x` and `x*`."""
-    tokens = list(tokens_of(text))
+    tokens = list(iterate_tokens(text))
     letters = [token for token in tokens if isinstance(token, str)]
     literal = "".join(letters)
     if len(letters) == len(tokens):
@@ -197,7 +197,7 @@ def compile_segment(text: str) -> Test:
     return lambda name: match_all(tests, name)
 
 
-def tokens_of(text: str) -> Iterator[str | Test | None]:
+def iterate_tokens(text: str) -> Iterator[str | Test | None]:
     """Yield the tokens of a pattern: None for a star, a test of one character for `?` and `[…]`, else the character."""
     position = 0
     while position < len(text):

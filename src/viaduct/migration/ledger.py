@@ -45,9 +45,9 @@ class Place:
     excerpt: str  # beginning of its first line; for an entry about a whole file or program, a path
     message: str = ""
     message_zh: str = ""
-    is_unreported: bool = False  # True: no rule has reported it, so the ledger adds a finding (`as_finding`)
+    is_unreported: bool = False  # True: no rule has reported it, so the ledger adds a finding (`make_finding`)
 
-    def as_finding(self) -> Finding:
+    def make_finding(self) -> Finding:
         messages = self.message, self.message_zh
         return Finding(self.file, self.line, self.line, 1, UNRESOLVED_RULE, "report", "unresolved", *messages, "high")
 
@@ -96,7 +96,7 @@ def audit_file(original: MigratedFile, result: MigratedFile, findings: Sequence[
     return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.excerpt)))
 
 
-def indexed_lines(line: int, end_line: int) -> range:
+def list_indexed_lines(line: int, end_line: int) -> range:
     """Return the lines under which a place or a finding is indexed and looked up."""
     return range(line, min(end_line, line + MAX_LINES) + 1)
 
@@ -109,12 +109,12 @@ class ByLine:
 
     def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
         """Record the candidate or finding at position `number` under every line that it spans."""
-        for spanned in indexed_lines(line, end_line):
+        for spanned in list_indexed_lines(line, end_line):
             self.numbers.setdefault((requirement, spanned), []).append(number)
 
     def find(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
         """Yield the positions of the requirement's items that span one of these lines."""
-        for spanned in indexed_lines(line, end_line):
+        for spanned in list_indexed_lines(line, end_line):
             yield from self.numbers.get((requirement, spanned), ())
 
 
@@ -126,7 +126,7 @@ class Claims:
         self.claimed: set[int] = set()
         self.lines = ByLine()
         for number, finding in enumerate(findings):
-            self.lines.add(requirement_of(finding), finding.line, finding.end_line, number)
+            self.lines.add(find_requirement(finding), finding.line, finding.end_line, number)
         self.unfinished = {finding.line: finding for finding in findings if finding.status in UNFINISHED_STATUSES}
 
     def claim(self, candidate: Candidate, status: Status) -> Finding | None:
@@ -139,7 +139,7 @@ class Claims:
 
     def find_unfinished(self, candidate: Candidate) -> Finding | None:
         """Return an unfinished finding of any requirement that begins on a line of the candidate; else None."""
-        lines = indexed_lines(candidate.line, candidate.end_line)
+        lines = list_indexed_lines(candidate.line, candidate.end_line)
         return next((self.unfinished[line] for line in lines if line in self.unfinished), None)
 
     def find_unclaimed(self) -> Iterator[Finding]:
@@ -187,8 +187,8 @@ def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
         return make_place(path, candidate, "manual", unfinished)
     return Place(
         *(candidate.requirement, path, candidate.line, "unresolved", candidate.excerpt),
-        f"this may need a change ({title_of(candidate.requirement)}), and the text does not show whether or how",
-        f"此处可能需要修改({title_of(candidate.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
+        f"this may need a change ({find_title(candidate.requirement)}), and the text does not show whether or how",
+        f"此处可能需要修改({find_title(candidate.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
         is_unreported=True,
     )
 
@@ -220,7 +220,7 @@ def map_rules_to_requirements() -> dict[str, str]:
     return {**dict.fromkeys(engine_messages, "files"), **{rule.name: rule.target_needs for rule in all_rules()}}
 
 
-def requirement_of(finding: Finding) -> str:
+def find_requirement(finding: Finding) -> str:
     """Return the requirement of a finding's rule, but "amp" if the finding is about torch.cuda.amp."""
     requirement = map_rules_to_requirements().get(finding.rule, "other")
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
@@ -235,7 +235,7 @@ def is_counted(finding: Finding) -> bool:
 
 def make_place_of_finding(finding: Finding) -> Place:
     """Return the entry of a finding for which `is_counted` is true."""
-    location = requirement_of(finding), finding.file, finding.line
+    location = find_requirement(finding), finding.file, finding.line
     excerpt = finding.before.strip().split("\n", 1)[0][:60]
     return Place(*location, finding.status, excerpt, finding.message, finding.message_zh)  # type: ignore[arg-type]
 
@@ -318,6 +318,6 @@ def list_column_titles(language: str) -> list[str]:
     return ["需要", *STATE_TITLES_ZH.values()] if language == "zh" else ["needed", *STATE_TITLES.values()]
 
 
-def title_of(requirement: str, language: str = "en") -> str:
+def find_title(requirement: str, language: str = "en") -> str:
     entry = REQUIREMENTS_BY_NAME[requirement]
     return entry.title_zh if language == "zh" else entry.title

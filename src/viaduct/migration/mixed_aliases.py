@@ -74,14 +74,14 @@ def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> It
     for attribute in sorted(attributes):
         for target in names.source.attributes.get(attribute, ()):
             if isinstance(target.ctx, ast.Store) and not is_declaration(names.source, target):
-                yield owner_of(names, target.value), attribute, stored_value(names.source, target)
+                yield find_owner(names, target.value), attribute, find_stored_value(names.source, target)
     for node in names.source.nodes_of_type(ast.ClassDef):
         bound = names.scopes[node].bindings
         for attribute in sorted(attributes & bound.keys()):
             yield from ((f"{names.module}.{node.name}", attribute, value) for value in bound[attribute])
     for item in names.source.nodes_of_type(ast.Subscript):
         if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
-            yield owner_of(names, item.value.value), literal_text(item.slice), stored_value(names.source, item)
+            yield find_owner(names, item.value.value), literal_text(item.slice), find_stored_value(names.source, item)
     for call in names.source.nodes_of_type(ast.Call):
         yield from find_assignments_by_call(flow, names, call, attributes)
 
@@ -94,11 +94,11 @@ def find_assignments_by_call(
     function_name = last_name(call.func)
     if function_name in ("setattr", "__setattr__") and len(call.args) > 1:
         receiver = call.args[0] if len(call.args) > 2 or receiver is None else receiver  # object.__setattr__(self, …)
-        yield owner_of(names, receiver), literal_text(call.args[-2]), call.args[-1]
+        yield find_owner(names, receiver), literal_text(call.args[-2]), call.args[-1]
     elif (
         function_name == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args
     ):
-        yield owner_of(names, receiver.value), "", None
+        yield find_owner(names, receiver.value), "", None
     keywords = [keyword for keyword in call.keywords if keyword.arg in attributes]
     callees = flow.calls.find_callees(names, call) if keywords else []
     parameters = {parameter for callee in callees for parameter in flow.calls.list_parameters(callee)}
@@ -107,7 +107,7 @@ def find_assignments_by_call(
             yield "", keyword.arg, keyword.value
 
 
-def owner_of(names: Names, receiver: ast.AST) -> str:
+def find_owner(names: Names, receiver: ast.AST) -> str:
     """Return the class of `self` or `super()`; "" for any other object."""
     owner = names.source.class_around(receiver) if is_super(receiver) or is_self(receiver) else None
     return f"{names.module}.{owner.name}" if owner is not None else ""
@@ -119,7 +119,7 @@ def is_declaration(source: Source, target: ast.Attribute) -> bool:
     return isinstance(parent, ast.AnnAssign) and parent.value is None
 
 
-def stored_value(source: Source, target: ast.expr) -> ast.expr | None:
+def find_stored_value(source: Source, target: ast.expr) -> ast.expr | None:
     """Return the value assigned to a target; None for loops, `with`, tuples and augmented assignments."""
     parent = source.parents[target]
     if isinstance(parent, ast.Assign):

@@ -50,12 +50,12 @@ def record_module_flow(project: Project, files: dict[str, Names], plain: list[tu
         return
     flow = ModuleFlow(project, files, plain)
     flow.follow_files()
-    followed = flow.relevant_files()
+    followed = flow.find_relevant_files()
     dropped = mixed_aliases.drop_mixed_aliases(flow)
     for path, names in followed.items():
         lines = flow.find_escapes(names, dropped)
         project.horovod_escapes |= {path: lines} if lines else {}
-    relevant = flow.relevant_files()
+    relevant = flow.find_relevant_files()
     project.horovod_alias_files |= {*relevant}
     for path, names in relevant.items():
         if any(is_unconverted(names, node) for node in names.source.nodes):
@@ -79,7 +79,7 @@ class ModuleFlow:
         self.project, self.files, self.plain = project, files, plain
         self.calls = ProjectCalls(project, files)
 
-    def relevant_files(self) -> dict[str, Names]:
+    def find_relevant_files(self) -> dict[str, Names]:
         """Return the files whose text contains `horovod` or the last name in an alias's key."""
         names_of_aliases = {re.findall(r"\w+", key)[-1] for key in self.project.horovod_aliases}
         pattern = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(name)}\b" for name in names_of_aliases)})))
@@ -101,7 +101,7 @@ class ModuleFlow:
         before = -1
         while before < len(self.project.horovod_aliases):
             before = len(self.project.horovod_aliases)
-            for names in self.relevant_files().values():
+            for names in self.find_relevant_files().values():
                 names.horovod_aliases = self.project.horovod_aliases
                 names.resolved.clear()  # an unknown name may have become an alias
                 self.follow_file(names)
@@ -159,26 +159,26 @@ class ModuleFlow:
         if isinstance(parent, ast.IfExp) and self.find_module_value(names, parent) is not None:
             return ""  # the conditional expression is followed instead
         if isinstance(parent, ast.Assign | ast.AnnAssign):
-            return key_of_target(names, parent)
+            return find_key_of_target(names, parent)
         if isinstance(parent, ast.Return):
-            return self.key_of_result(names, parent)
+            return self.find_key_of_result(names, parent)
         if isinstance(parent, ast.Call):
             callees = self.calls.find_callees(names, parent)
             values = self.calls.find_passed_values(names, parent, callees[0]) if len(callees) == 1 else {}
-            return self.key_of_parameter(callees[0], values, node) if values else None
+            return self.find_key_of_parameter(callees[0], values, node) if values else None
         if isinstance(parent, ast.arguments):
             function = self.calls.find_function(names, names.source.parents[parent])
-            return self.key_of_parameter(function, self.calls.find_defaults(function), node) if function else None
+            return self.find_key_of_parameter(function, self.calls.find_defaults(function), node) if function else None
         return None
 
-    def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
+    def find_key_of_result(self, names: Names, statement: ast.Return) -> str | None:
         """Return the key of a function's result; None for nested and decorated functions, such as properties."""
         definition = names.source.function_around(statement)
         function = self.calls.find_function(names, definition) if definition is not None else None
         is_plain = function is not None and self.calls.list_decorators(function) <= {*METHOD_KINDS}
         return f"{function}()" if is_plain else None
 
-    def key_of_parameter(self, function: str, values: Mapping[str, ast.expr | None], value: ast.AST) -> str | None:
+    def find_key_of_parameter(self, function: str, values: Mapping[str, ast.expr | None], value: ast.AST) -> str | None:
         """Return the key of the parameter that gets a value; None if the function binds the parameter again."""
         parameter = next((name for name in values if values[name] is value), None)
         if parameter is None or self.calls.is_parameter_rebound(function, parameter):
@@ -225,7 +225,7 @@ class ModuleFlow:
         name = names.qualified(target) or ""
         is_of_module = any(name == root or name.startswith(f"{root}.") for root in HOROVOD_MODULES)
         return is_of_module and not mixed_aliases.is_module_or_false(
-            self, names, mixed_aliases.stored_value(names.source, target)
+            self, names, mixed_aliases.find_stored_value(names.source, target)
         )
 
 
@@ -253,7 +253,7 @@ def is_used_as_module(source: Source, node: ast.AST) -> bool:
     return not isinstance(parent, ast.Expr) and not is_only_tested(source, node)
 
 
-def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
+def find_key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
     """Return the key of an assignment's target: "" for a local variable, None if it is not followed."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     target = targets[0]

@@ -463,7 +463,7 @@ class Names:
             if star == NPU_INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *` binds these names
                 return STAR_NAMES[name]
         modules = [star for star in self.stars if star != NPU_INIT]
-        exported = self.exports.from_stars(name, modules, self.package) if self.exports is not None else None
+        exported = self.exports.find_in_stars(name, modules, self.package) if self.exports is not None else None
         if exported is not None:
             return exported
         without_classes = ("tensorflow", *MODULES_WITHOUT_CLASSES)

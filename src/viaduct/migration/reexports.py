@@ -109,7 +109,7 @@ class Exports:
                     return origin
         return None
 
-    def from_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
+    def find_in_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
         """Return the qualified name of a name that `from module import *` of one of these modules binds; else None."""
         for star in stars:
             module = self.find_module(star, package)

@@ -102,7 +102,7 @@ def audit_results(
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_unreported=True))
     for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
         file = fill_texts(by_path[place.file], texts)
-        findings = (place.as_finding(), *file.findings)
+        findings = (place.make_finding(), *file.findings)
         by_path[place.file] = replace(file, places=(*file.counted_places, place), findings=findings)
     return list(by_path.values())
 

@@ -106,7 +106,7 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> FileR
     migration = (AnyShellMigration if options.to == "any" else ShellMigration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
-    return FileResult(path, data, migration.render().encode(), tuple(migration.sorted_findings()), original_lines=lines)
+    return FileResult(path, data, migration.render().encode(), tuple(migration.sort_findings()), original_lines=lines)
 
 
 @dataclass
@@ -289,7 +289,7 @@ class ShellMigration:
             position = end
         return "".join([*pieces, self.text[position:]])
 
-    def sorted_findings(self) -> Iterator[Finding]:
+    def sort_findings(self) -> Iterator[Finding]:
         """Yield the findings with the text of their lines before and after, without duplicates."""
         old, new = lines_of(self.text), lines_of(self.render())
         unique: dict[tuple[int, str, str], Finding] = {}

@@ -151,5 +151,5 @@ def find_symbol(name: str) -> Symbol | None:
     return symbol
 
 
-def names_without_rule() -> tuple[str, ...]:
+def list_names_without_rule() -> tuple[str, ...]:
     return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

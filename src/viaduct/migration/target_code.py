@@ -85,7 +85,7 @@ class Search:
                 self.check_match(node)
             elif isinstance(node, ast.Try):
                 self.check_try(node)
-            for block in blocks_of(node):
+            for block in iterate_blocks(node):
                 self.check_block(block)
 
     def leave_alone(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], construct: ast.AST) -> None:
@@ -103,7 +103,7 @@ class Search:
         """Return True if a name, an attribute or a string within the node contains CUDA's name."""
         return is_matching(node, CUDA)
 
-    def as_cuda(self, text: str) -> str:
+    def replace_target_by_cuda(self, text: str) -> str:
         """Replace the target's name by CUDA's, so that the text can be compared with code for CUDA."""
         pairs = ((self.to, "cuda"), (self.to.upper(), "CUDA"), (self.to.title(), "Cuda"))
         for old, new in pairs:
@@ -156,7 +156,7 @@ class Search:
         texts = {entry.value for entry in entries if isinstance(entry, ast.Constant) and isinstance(entry.value, str)}
         device_types = {text.partition(":")[0] for text in texts}
         if {"cuda", self.to} <= device_types or {"nccl", CARDS[self.to].backend} <= texts:
-            self.leave_alone([self.option_around(node)], node)
+            self.leave_alone([self.find_option_around(node)], node)
 
     def chooses_card(self, node: ast.IfExp) -> bool:
         """Return True for `"npu" if is_npu() else "cuda"` and for `"cuda" if is_cuda() else "npu"`.
@@ -168,7 +168,7 @@ class Search:
             return self.is_for_cuda(sides[1]) and not self.is_for_cuda(sides[0])
         return self.is_for_cuda(node) and self.is_for_target(node.orelse)
 
-    def option_around(self, node: ast.expr) -> ast.expr:
+    def find_option_around(self, node: ast.expr) -> ast.expr:
         """Return the add_argument call around a list of choices; without one the list itself."""
         for parent in self.source.ancestors(node):
             if isinstance(parent, ast.Call) and "add_argument" in ast.unparse(parent.func):
@@ -200,7 +200,7 @@ class Search:
         for_target = [statement for statement in block if self.concerns_target(statement)]
         if not for_target:
             return
-        twins = {self.as_cuda(ast.unparse(statement)) for statement in for_target}
+        twins = {self.replace_target_by_cuda(ast.unparse(statement)) for statement in for_target}
         branches = [twin for twin in twins if twin.startswith("if ")][:MAX_TARGET_BRANCHES]
         for statement in block:
             is_for_cuda = statement not in for_target and self.is_for_cuda(statement)
@@ -259,7 +259,7 @@ def is_negated(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
 
 
-def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+def iterate_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of a node that have at least two statements."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)

@@ -13,11 +13,11 @@ from rich.text import Text
 from viaduct.migration.diffing import (
     AlignedLine,
     Piece,
-    as_patch,
     compare_texts,
     find_hunks,
     order_hunk_rows,
     render_hunk_header,
+    render_patch,
 )
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.ledger import STATES, LedgerRow, list_column_titles
@@ -57,7 +57,7 @@ def write_patch(stream: IO[str], outcome: Outcome) -> None:
     """Write the changes as a patch with the bytes of the files; a text stream gets escapes for bytes beyond UTF-8."""
     stream.flush()
     for file in outcome.files_to_write:
-        patch = as_patch(file)
+        patch = render_patch(file)
         if hasattr(stream, "buffer"):
             stream.buffer.write(patch)
         else:

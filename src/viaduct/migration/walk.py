@@ -168,7 +168,7 @@ def walk_folder(root: Path) -> Walk:
             continue
         for entry in entries:
             path = f"{folder}{entry.name}"
-            reason = reason_to_skip(entry, path, root, rules)
+            reason = find_reason_to_skip(entry, path, root, rules)
             if reason:
                 files.skipped.append(SkippedPath(path, reason))
             if entry.name == STATE_FOLDER and folder and entry.is_dir(follow_symlinks=False):
@@ -202,13 +202,13 @@ def is_script(path: str | Path) -> bool:
         return False
 
 
-def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: IgnoreRules) -> str:
+def find_reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: IgnoreRules) -> str:
     """Return the reason why an entry is left out, else ""."""
     try:
         if SKIPPED_NAMES.get(entry.name) == "version control":  # in a worktree or a submodule .git is a file
             return "version control"
         if entry.is_symlink():
-            return reason_to_skip_link(root / path, root)
+            return find_reason_to_skip_link(root / path, root)
         is_folder = entry.is_dir(follow_symlinks=False)
         if rules.is_ignored(entry.name, is_folder):
             return "ignored by git"
@@ -224,7 +224,7 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignore
         return f"cannot be read: {error.strerror}"
 
 
-def reason_to_skip_link(link: Path, root: Path) -> str:
+def find_reason_to_skip_link(link: Path, root: Path) -> str:
     target = os.readlink(link)
     if os.path.isabs(target):
         return "a link to an absolute place; not followed"
@@ -246,9 +246,9 @@ def find_unsaved_files(files: Walk) -> list[str] | None:
     repositories = (path for path in files.folders if os.path.lexists(files.root / path / ".git"))  # such as submodules
     nested = {folder: open_repository(files.root / folder) for folder in repositories}
     unsaved = [] if files.is_single_script else find_missing_files(repository, files.root)
-    prefix = prefix_of(repository, files.root)
+    prefix = find_prefix(repository, files.root)
     for path in {*files.scripts, *files.other_files, *files.excluded, *files.links}:
-        folder = next((folder for folder in folders_above(path) if folder in nested), None)
+        folder = next((folder for folder in list_folders_above(path) if folder in nested), None)
         index = repository.index if folder is None else nested[folder].index
         tracked_path = prefix + path if folder is None else path[len(folder) + 1 :]
         if not index.has_content_of(tracked_path, files.root / path):
@@ -257,20 +257,20 @@ def find_unsaved_files(files: Walk) -> list[str] | None:
 
 
 def find_missing_files(repository: Repository, root: Path) -> list[str]:
-    prefix = prefix_of(repository, root)
+    prefix = find_prefix(repository, root)
     paths = [
         path for path, entry in repository.index.entries.items() if path.startswith(prefix) and not entry.skip_worktree
     ]
     return [path[len(prefix) :] for path in paths if not os.path.lexists(repository.top / path)]
 
 
-def prefix_of(repository: Repository, root: Path) -> str:
+def find_prefix(repository: Repository, root: Path) -> str:
     """Return the path of a folder within its repository: "", or a path that ends in a slash."""
     path = root.resolve().relative_to(repository.top.resolve()).as_posix()
     return "" if path == "." else f"{path}/"
 
 
-def folders_above(path: str) -> list[str]:
+def list_folders_above(path: str) -> list[str]:
     """Return the folders around a path, the innermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]

@@ -16,7 +16,7 @@ from viaduct.atomic_files import cut_name
 from viaduct.errors import BadValue
 from viaduct.migration import locking
 from viaduct.migration.results import Outcome
-from viaduct.migration.walk import PARTIAL_SUFFIX, find_unsaved_files, folders_above, printable_path
+from viaduct.migration.walk import PARTIAL_SUFFIX, find_unsaved_files, list_folders_above, printable_path
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
@@ -72,7 +72,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
     be read are moved to `walk.skipped`.
     """
     out = Path(os.path.realpath(out))
-    with locking.defer_signals() as deferred, temporary_parents(out.parent):
+    with locking.defer_signals() as deferred, make_parents(out.parent):
         locked = lock_partial_folder(out)
         try:
             copy = locked.folder / COPY_FOLDER
@@ -103,7 +103,7 @@ def make_write_error(out: Path, error: OSError) -> BadValue:
 
 
 @contextlib.contextmanager
-def temporary_parents(folder: Path) -> Iterator[None]:
+def make_parents(folder: Path) -> Iterator[None]:
     """Make a folder and its parents; remove the new ones if the block raises."""
     missing = [item for item in (folder, *folder.parents) if not os.path.lexists(item)]
     try:
@@ -153,17 +153,17 @@ class Links:
         self.root = Path(os.path.realpath(outcome.root))
         migrated = [file.path for file in (*outcome.files_to_write, *outcome.helper_files)]
         always_copied = {*migrated, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
-        with_scripts = {folder for path in always_copied for folder in folders_above(path)}
-        data_folders = (folder for path in outcome.walk.other_files for folder in folders_above(path))
+        with_scripts = {folder for path in always_copied for folder in list_folders_above(path)}
+        data_folders = (folder for path in outcome.walk.other_files for folder in list_folders_above(path))
         counts = Counter(folder for folder in data_folders if folder not in with_scripts)
         large = {folder for folder, count in counts.items() if count > MANY_FILES}
-        self.folders = {folder for folder in large if not large & {*folders_above(folder)}}
+        self.folders = {folder for folder in large if not large & {*list_folders_above(folder)}}
         data = [path for path in outcome.walk.other_files if path not in always_copied and not self.is_within(path)]
         link_all = len(data) > MANY_DATA_FILES
         self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
 
     def is_within(self, path: str) -> bool:
-        return bool(self.folders) and any(folder in self.folders for folder in folders_above(path))
+        return bool(self.folders) and any(folder in self.folders for folder in list_folders_above(path))
 
     def create(self, path: str, copy: Path) -> None:
         os.symlink(self.root / path, copy / path)

@@ -9,7 +9,7 @@ only the PyTorch files of a project are migrated.
 
 from __future__ import annotations
 
-from viaduct.migration.frameworks import TENSORFLOW, frameworks_of
+from viaduct.migration.frameworks import TENSORFLOW, find_frameworks
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
@@ -20,7 +20,7 @@ rule = Rule(__name__, target_needs="tensorflow_functions", spec_rows=("6",), cat
 def report_file(site: Site) -> None:
     """Report the first import of TensorFlow or of a package that needs it."""
     for node in site.source.imports:
-        if any(TENSORFLOW in frameworks_of(module) for module in imported_modules(node)):
+        if any(TENSORFLOW in find_frameworks(module) for module in imported_modules(node)):
             site.report_unresolved(
                 "TensorFlow 1 has no device-neutral API, so this code stays: migrate the file with --to npu or "
                 "--to mlu, or exclude it with --exclude",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import counts_devices
-from viaduct.migration.support_table import find_symbol, names_without_rule
+from viaduct.migration.support_table import find_symbol, list_names_without_rule
 
 rule = Rule(
     __name__,
@@ -27,7 +27,7 @@ SUPPORT_ZH = {
 }
 
 
-@rule.use(*names_without_rule())
+@rule.use(*list_names_without_rule())
 def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:

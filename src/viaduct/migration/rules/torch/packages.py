@@ -15,7 +15,7 @@ from viaduct.cards.packages import (
     describe_package,
     find_package_of_distribution,
     find_package_of_import,
-    packages_by_import,
+    map_packages_by_import,
 )
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
@@ -25,7 +25,9 @@ rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P6
 
 # `cuda` alone would match every file with code for CUDA, and the rule `apex` reports apex.
 IMPORT_TEXTS = tuple(
-    sorted({name.partition(".")[0] for name in packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
+    sorted(
+        {name.partition(".")[0] for name in map_packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"}
+    )
 )
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
