@@ -229,7 +229,8 @@ def share_from_nodes(
         ranks=ranks,
         host=host,
         port=port,
-        hosts_store=links.is_this_machine(host) and links.is_port_free(port),  # in use: by another process
+        # If the port is in use here, another process of the job may serve the store.
+        hosts_store=links.is_this_machine(host) and links.is_port_free(port),
         node=node,
         names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
         name=f"{socket.gethostname()} ({address})",
