@@ -64,6 +64,18 @@ def test_pairs_are_selected_by_step_name_and_tensor() -> None:
     assert select_pairs([*pairs, half], Options(steps=parse_steps("6"))) == [half]
 
 
+def test_selected_steps_and_names_that_are_not_there_are_noted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "left.npz", conv1=ONES)
+    np.savez(tmp_path / "right.npz", conv1=ONES)
+    options = Options(steps=parse_steps("0,3-5"), only="conv*,layer9.*")
+    drift = compare(tmp_path / "left.npz", tmp_path / "right.npz", options)
+    assert drift.exit_code == 0
+    assert drift.notes == (
+        "step 3-5: the dumps hold none of the selected tensors",
+        "no operator is called like 'layer9.*'",
+    )
+
+
 def test_a_damaged_tensor_of_an_inserted_operator_is_refused() -> None:
     assert choose_missing_result(Pair(0, StoredTensor("a"), None, "a", "*", "none")) == "new"
     assert choose_missing_result(Pair(0, StoredTensor("a", fault="cut short"), None, "a", "*", "none")) == "refused"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from viaduct.comparison import readers
@@ -13,7 +14,7 @@ from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import judge
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Answer, Measured, measure_pairs
-from viaduct.comparison.naming import Steps
+from viaduct.comparison.naming import Steps, parse_patterns
 from viaduct.comparison.passes import KldVariant
 from viaduct.comparison.records import INSERTED, Explanation, Pair, Result, Row, StoredDump
 from viaduct.comparison.rounding_noise import flag_rounding_noise
@@ -72,6 +73,7 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
     notes = [swapped] if swapped else []
     notes += [f"{name}: {note}" for name, side in zip(("left", "right"), sides, strict=True) for note in side.notes]
     pairs = select_pairs(alignment.pairs, options)
+    notes += describe_unmatched_selection(pairs, options)
     drift = compare_pairs(*sides, pairs, options, edges=alignment.edges, progress=progress)
     return replace(drift, notes=(*notes, *alignment.notes, *drift.notes))
 
@@ -116,13 +118,18 @@ def require_same_level(left: StoredDump, right: StoredDump) -> None:
 
 def select_pairs(pairs: list[Pair], options: Options) -> list[Pair]:
     """Return the pairs of the selected steps and operators; raise an error if there are none."""
-    steps = {tensor.step for pair in pairs for tensor in (pair.left, pair.right) if tensor is not None}
+    steps, patterns = {step for pair in pairs for step in list_steps(pair)}, parse_patterns(options.only).patterns
     if options.steps is not None and not any(step in options.steps for step in steps):
         available = ", ".join(map(str, sorted(steps)))
         raise BadValue(f"the dumps hold no step {options.steps.describe_missing(())}.", f"They hold: {available}.")
     if not pairs:
         raise BadData("the two dumps hold no tensors.")
-    selected = [pair for pair in pairs if is_selected(pair, options)]
+    selected = [
+        pair
+        for pair in pairs
+        if options.steps is None or any(step in options.steps for step in list_steps(pair))
+        if not patterns or any(map(partial(has_name_like, pair), patterns))
+    ]
     if not selected:
         where = "" if options.steps is None else " in the selected steps"
         example = f"There is, for example, {pairs[0].left_op!r}."
@@ -130,13 +137,26 @@ def select_pairs(pairs: list[Pair], options: Options) -> list[Pair]:
     return selected
 
 
-def is_selected(pair: Pair, options: Options) -> bool:
+def describe_unmatched_selection(pairs: Sequence[Pair], options: Options) -> list[str]:
+    """Return notes on selected steps that neither dump has, and on patterns that match none of the selected `pairs`."""
+    notes = []
+    steps = {step for pair in pairs for step in list_steps(pair)}
+    if options.steps is not None and (missing := options.steps.describe_missing(steps)):
+        notes.append(f"step {missing}: the dumps hold none of the selected tensors")
+    for pattern in parse_patterns(options.only).patterns:
+        if not any(has_name_like(pair, pattern) for pair in pairs):
+            notes.append(f"no operator is called like {pattern!r}")
+    return notes
+
+
+def list_steps(pair: Pair) -> list[int]:
+    return [tensor.step for tensor in (pair.left, pair.right) if tensor is not None]
+
+
+def has_name_like(pair: Pair, pattern: str) -> bool:
+    """Return True if the operator or the tensor (conv1:output:0) of a side has a name that matches."""
     tensors = [tensor for tensor in (pair.left, pair.right) if tensor is not None]
-    if options.steps is not None and not any(tensor.step in options.steps for tensor in tensors):
-        return False
-    patterns = [part.strip() for part in options.only.split(",") if part.strip()]
-    names = [name for tensor in tensors for name in (tensor.op, tensor.tensor_index)]
-    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    return any(fnmatch.fnmatchcase(name, pattern) for tensor in tensors for name in (tensor.op, tensor.tensor_index))
 
 
 def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
