@@ -58,6 +58,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/ruff format --check src tests benchmarks examples tools
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks
 
 results: $(VENV)/.core
 	$(BIN)/python -m viaduct.reporting.results docs

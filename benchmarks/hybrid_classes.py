@@ -95,7 +95,7 @@ class Witness(Callback):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.gradients = 0
+        self.gradient_bytes = 0
         self.times: list[float] = []
 
     def start(self, training: Training) -> None:
@@ -105,13 +105,13 @@ class Witness(Callback):
 
     def record_gradient(self, weight: torch.Tensor) -> None:
         assert weight.grad is not None
-        self.gradients = weight.grad.nbytes
+        self.gradient_bytes = weight.grad.nbytes
 
     def step(self, training: Training) -> None:
         self.times.append(time.monotonic())
         if training.step == training.steps:
             momentum = training.optimizer.state[self.head.weight]["momentum_buffer"].nbytes
-            held = {"weights": self.head.weight.nbytes, "gradients": self.gradients, "momentum": momentum}
+            held = {"weights": self.head.weight.nbytes, "gradients": self.gradient_bytes, "momentum": momentum}
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             seconds = [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
             record = {"held": held, "peak_rss": peak, "step_seconds": seconds}

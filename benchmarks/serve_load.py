@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 import simplejpeg
 import torch
-from inference import settle
+from inference import calibrate_batch_norms
 from run_description import describe_run
 from safetensors.torch import save_file
 
@@ -124,7 +124,7 @@ def write_weights(folder: Path, name: str) -> tuple[Path, Classifier]:
     """Write untrained weights; the speed does not depend on their values."""
     torch.manual_seed(0)
     loaded = recipes.load(name)
-    network = settle(build_model(loaded.recipe), loaded.recipe.data.size)
+    network = calibrate_batch_norms(build_model(loaded.recipe), loaded.recipe.data.size)
     path = folder / f"{name}.safetensors"
     save_file({key: tensor.contiguous() for key, tensor in network.state_dict().items()}, path)
     return path, open_weights_file(path, loaded, ema=False)
@@ -321,7 +321,10 @@ def measure_speed(folder: Path, options: argparse.Namespace, parts: list[str]) -
                 if "throughput" in parts:
                     rate = compare_throughput(rows, kind, client, loop, options)
                 if "latency" in parts:
-                    measure_latency(rows, kind, client, rate or client.run_closed(options.seconds / 4), options)
+                    rate = rate or client.run_closed(options.seconds / 4)
+                    if not rate:
+                        sys.exit(f"No request was answered in {options.seconds} s: give a larger --seconds.")
+                    measure_latency(rows, kind, client, rate, options)
     return rows
 
 
