@@ -30,6 +30,7 @@ typedef struct {
     int64_t y, x, height, width;
 } Crop;
 
+/* Return the lower 64 bits of a product, and set the upper ones. */
 static inline uint64_t multiply(uint64_t a, uint64_t b, uint64_t *high) {
     const unsigned __int128 product = (unsigned __int128)a * b;
     *high = (uint64_t)(product >> 64);
@@ -40,6 +41,7 @@ static RandomStream start_stream(uint64_t seed, uint64_t epoch, uint64_t positio
     return (RandomStream){{0, position, 0, PURPOSE_SAMPLE}, {seed, epoch}, {0, 0, 0, 0}, 4};
 }
 
+/* Draw the next four words. */
 static void draw_words(RandomStream *stream) {
     /* The first word of the counter never overflows: that would take 2^64 calls. */
     stream->counter[0]++;
@@ -72,6 +74,7 @@ static int64_t draw_below(RandomStream *stream, int64_t choices) {
 /* Round halves to the even number, as Python does. */
 static inline int64_t round_half_to_even(double value) { return (int64_t)nearbyint(value); }
 
+/* Return the largest height of a crop of this ratio that fits the image and has at most `most_area`. */
 static int64_t find_tallest(double ratio, double most_area, int64_t height, int64_t width) {
     int64_t tallest = round_half_to_even(sqrt(most_area / ratio));
     if (round_half_to_even((double)tallest * ratio) > width) {
@@ -81,7 +84,8 @@ static int64_t find_tallest(double ratio, double most_area, int64_t height, int6
     return tallest < height ? tallest : height;
 }
 
-/* Draw a crop without regard to objects; return 0 if its rounded sides are outside of the sampler's range. */
+/* Draw a crop without regard to objects; return 0 if its rounded sides are outside of the sampler's range of areas, or
+ * do not fit the image. */
 static int try_crop(const CropSampler *sampler, int64_t height, int64_t width, RandomStream *stream, Crop *crop) {
     const double ratio = sampler->low + (sampler->high - sampler->low) * draw_uniform(stream);
     const double least_area = sampler->least_area * (double)width * (double)height;
@@ -103,6 +107,7 @@ static int try_crop(const CropSampler *sampler, int64_t height, int64_t width, R
     return 1;
 }
 
+/* Return the number of indices that two ranges, each given by its begin and length, share. */
 static inline int64_t count_shared(int64_t a, int64_t length_a, int64_t b, int64_t length_b) {
     const int64_t begin = a > b ? a : b, end = a + length_a < b + length_b ? a + length_a : b + length_b;
     return end > begin ? end - begin : 0;

@@ -120,11 +120,12 @@ static int find_sole_field(Span message, uint8_t tag, Span *found) {
     return find_field(message.begin, message.end, tag, found) && found->end == message.end;
 }
 
-static int equals_text(Span name, const char *text) {
+static int is_equal_text(Span name, const char *text) {
     const size_t length = strlen(text);
     return (size_t)(name.end - name.begin) == length && memcmp(name.begin, text, length) == 0;
 }
 
+/* Find the only value of a feature that is a list of bytes; return 0 for any other feature. */
 static int find_sole_bytes(Span feature, Span *found) {
     Span list;
     return find_sole_field(feature, 0x0A, &list) && find_sole_field(list, 0x0A, found);
@@ -156,11 +157,11 @@ static int read_feature(Span name, Span feature, Example *example) {
     static const char *sides[4] = {"image/object/bbox/ymin", "image/object/bbox/xmin", "image/object/bbox/ymax",
                                    "image/object/bbox/xmax"};
     Span text;
-    if (equals_text(name, "image/encoded")) return find_sole_bytes(feature, &example->encoded);
-    if (equals_text(name, "image/class/label")) return example->has_label = is_sole_number(feature);
-    if (equals_text(name, "image/class/text")) return feature.begin == feature.end || find_sole_bytes(feature, &text);
+    if (is_equal_text(name, "image/encoded")) return find_sole_bytes(feature, &example->encoded);
+    if (is_equal_text(name, "image/class/label")) return example->has_label = is_sole_number(feature);
+    if (is_equal_text(name, "image/class/text")) return feature.begin == feature.end || find_sole_bytes(feature, &text);
     for (int side = 0; side < 4; side++)
-        if (equals_text(name, sides[side])) {
+        if (is_equal_text(name, sides[side])) {
             example->found_sides |= 1 << side;
             return find_floats(feature, &example->sides[side]);
         }

@@ -134,6 +134,7 @@ static int draw_view(Job *job) {
     return 1;
 }
 
+/* Read the header and start decoding; return 0 if the image is left to the caller. */
 static int start_decoding(Job *job) {
     j_decompress_ptr decoder = &job->decoder;
     jpeg_mem_src(decoder, job->data, job->length);
@@ -162,7 +163,7 @@ static int is_incomplete(const Job *job) {
     return 0;
 }
 
-/* Restrict the decoder to the needed columns and one MCU on each side; skip the rows above. */
+/* Restrict the decoder to the needed columns and one MCU on each side, and skip the rows above; return 0 on failure. */
 static int restrict_to_view(Job *job) {
     j_decompress_ptr decoder = &job->decoder;
     const int64_t across = (int64_t)decoder->max_h_samp_factor * decoder->min_DCT_scaled_size;
@@ -206,6 +207,7 @@ static int decode_through(Job *job, int64_t row) {
     return 1;
 }
 
+/* Decode and resample all rows; return 0 on failure. */
 static int resample_rows(Job *job) {
     const Py_ssize_t count = 3 * job->columns.count;
     SampledRows sampled = {{job->sampled_rows, job->sampled_rows + count + 4}, {-1, -1}};
@@ -226,7 +228,7 @@ static int resample_rows(Job *job) {
     return 1;
 }
 
-/* Decode and resample one image, without the GIL. */
+/* Decode and resample one image, without the GIL; return 0 if it is left to the caller. */
 static int decode_image(Job *job) {
     int is_decoded = 0;
     job->decoder.err = jpeg_std_error(&job->error_handler.base);
@@ -255,6 +257,7 @@ static int are_in_order(const Axis *rows) {
     return 1;
 }
 
+/* Return what is wrong with the arguments of `decode_view`, or NULL. */
 static const char *find_argument_error(const Job *job, const Py_buffer *views, int normalising) {
     const Py_ssize_t rows = job->rows.count, columns = job->columns.count;
     if (views[1].len != 8 * rows || views[2].len != 8 * rows || views[4].len != 8 * columns ||
@@ -332,6 +335,7 @@ typedef struct {
     uint8_t *is_ready;
 } Task;
 
+/* Return 1 for a JPEG that ends with its end marker. */
 static int is_plain_jpeg(Span image) {
     const int64_t length = image.end - image.begin;
     return length > 4 && memcmp(image.begin, "\xff\xd8\xff", 3) == 0 && memcmp(image.end - 2, "\xff\xd9", 2) == 0;
@@ -383,6 +387,7 @@ static void prepare_records(const Task *task) {
     free(job);
 }
 
+/* Return what is wrong with the arguments of `prepare_crops`, or NULL. */
 static const char *find_task_error(const Task *task, const Py_buffer *views, int normalising) {
     if (views[0].len != 32 * task->count || views[1].len != 64)
         return "requests must have four numbers for each record, sampler eight";

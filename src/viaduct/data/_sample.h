@@ -22,6 +22,8 @@ typedef struct {
     Py_ssize_t count;
 } Axis;
 
+/* Get the contiguous buffer of an object, with items of `itemsize` bytes; return -1 and set an error about `what`, the
+ * name of the argument, if it has none. */
 static int get_buffer(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flags, const char *what) {
     if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | flags) < 0) return -1;
     if (view->itemsize != itemsize) {
