@@ -92,3 +92,10 @@ def test_all_estimator_rules_together_give_a_complete_script() -> None:
 def test_arguments_of_a_tpu_estimator_that_are_not_seen_are_unresolved(arguments: str, word: str) -> None:
     result = migrate_source(HEAD + f"def g(given, sizes):\n    return tf.contrib.tpu.TPUEstimator({arguments})\n")
     assert any(word in finding.message for finding in result.findings if finding.status == "unresolved")
+
+
+def test_defaults_that_differ_get_advice_or_are_written_into_an_added_config() -> None:
+    source = HEAD + "e = tf.estimator.Estimator(model_fn)\n"
+    assert len(list_messages(migrate_source(source, "estimator_class"), "advice")) == 2
+    after = migrate_source(source, "estimator_class", keep_defaults=True).after.decode()
+    assert "config=NPURunConfig(save_summary_steps=100, save_checkpoints_secs=600)" in after

@@ -92,3 +92,11 @@ def test_positional_switches_need_manual_review_in_either_mode() -> None:
     source = HEAD + "e = tf.contrib.tpu.TPUEstimator(model_fn, 'out', config, {}, True)\n"
     for tpu in ("convert", "keep"):
         check_says("tpu_estimator", source, "manual", "name TPUEstimator's arguments", tpu=tpu)
+
+
+def test_defaults_of_a_tpu_config_that_differ_get_advice_or_are_written_out() -> None:
+    source = HEAD + "c = tf.contrib.tpu.RunConfig(model_dir='out')\n"
+    statuses = [finding.status for finding in migrate_source(source, "tpu_estimator").findings]
+    assert sorted(statuses) == ["advice", "advice", "changed"]
+    after = migrate_source(source, "tpu_estimator", keep_defaults=True).after.decode()
+    assert "NPURunConfig(model_dir='out', save_summary_steps=100, save_checkpoints_secs=600)" in after

@@ -22,6 +22,18 @@ CONFIG_POSITIONS = {
     "LinearClassifier": 7, "LinearEstimator": 4, "LinearRegressor": 6,
 }  # fmt: skip
 CONVERTER = full_name("npu_run_config_init")
+# Defaults of TensorFlow that NPURunConfig does not share.
+DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
+DEFAULT_ADVICE = {
+    "save_summary_steps": (
+        "without save_summary_steps no summaries are written (TensorFlow: every 100 steps); see --keep-defaults",
+        "未设置 save_summary_steps 时不写 summary(TensorFlow 为每 100 步);参见 --keep-defaults",
+    ),
+    "save_checkpoints_secs": (
+        "without a checkpoint interval it saves every 100 steps (TensorFlow: every 600 s); see --keep-defaults",
+        "未设置 checkpoint 间隔时每 100 步保存一次(TensorFlow 为每 600 秒);参见 --keep-defaults",
+    ),
+}
 
 
 def is_only_for_canned_estimators(site: Site, config: ast.expr) -> bool:
@@ -83,3 +95,15 @@ def report_unpacked(site: Site, old: str, new: str) -> None:
         zh=f"{old} 的位置参数以解包形式传入:请先改为关键字参数,再替换为 {new}",
         risk="high",
     )
+
+
+def render_defaults(site: Site, present: set[str]) -> str:
+    """Return the arguments that keep TensorFlow's defaults; without --keep-defaults advise on them and return ""."""
+    missing = {name: value for name, value in DEFAULTS.items() if name not in present}
+    if "save_checkpoints_steps" in present:
+        missing.pop("save_checkpoints_secs", None)
+    if missing and site.options.keep_defaults and not site.has_unpacked_arguments:
+        return ", ".join(f"{name}={value}" for name, value in missing.items())
+    for name in missing:
+        site.advise(*DEFAULT_ADVICE[name])
+    return ""

@@ -8,7 +8,8 @@
     +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
 
 A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
-NPUEstimator requires an NPURunConfig: a missing config is added, and a config that may be something else needs manual
+NPUEstimator requires an NPURunConfig: a missing config is added, with advice on defaults that differ from those of
+TensorFlow, and a config that may be something else needs manual
 review. An Estimator whose config comes from npu_run_config_init stays: Ascend's migration tool writes such code.
 """
 
@@ -19,7 +20,7 @@ import ast
 from viaduct.migration.lookups import keyword_value
 from viaduct.migration.predicates import is_in_annotation, is_in_instance_check, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import comes_from_converter, report_unpacked
+from viaduct.migration.rules.tf1._run_configs import comes_from_converter, render_defaults, report_unpacked
 
 # After estimator_run_config, which turns the config into an NPURunConfig.
 rule = Rule(
@@ -71,7 +72,8 @@ def check_config(site: Site) -> None:
 def add_config(site: Site) -> None:
     directory = site.argument("model_dir", 1)
     argument = "" if directory is None or is_none(directory) else f"model_dir={site.text_of(directory)}"
-    site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 2)
+    arguments = ", ".join(filter(None, (argument, render_defaults(site, set()))))
+    site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({arguments})", 2)
     site.report_change("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
 
 

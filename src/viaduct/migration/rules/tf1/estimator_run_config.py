@@ -22,6 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import (
     is_only_for_canned_estimators,
     is_only_passed_to_converter,
+    render_defaults,
     report_unpacked,
 )
 
@@ -37,18 +38,6 @@ REMOVED_PARAMETERS = (
     "experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def",
 )  # fmt: skip
 STRATEGY_PARAMETERS = ("train_distribute", "eval_distribute", "experimental_distribute")
-# Defaults of TensorFlow that NPURunConfig does not share.
-DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
-DEFAULT_ADVICE = {
-    "save_summary_steps": (
-        "without save_summary_steps no summaries are written (TensorFlow: every 100 steps); see --keep-defaults",
-        "未设置 save_summary_steps 时不写 summary(TensorFlow 为每 100 步);参见 --keep-defaults",
-    ),
-    "save_checkpoints_secs": (
-        "without a checkpoint interval it saves every 100 steps (TensorFlow: every 600 s); see --keep-defaults",
-        "未设置 checkpoint 间隔时每 100 步保存一次(TensorFlow 为每 600 秒);参见 --keep-defaults",
-    ),
-}
 
 
 @rule.call("tensorflow.estimator.RunConfig")
@@ -110,18 +99,6 @@ def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> N
     site.report_change(
         f"{name} is removed: {reason}{effect}", zh=f"已删除 {name}:{reason_zh}{effect_zh}", node=argument
     )
-
-
-def render_defaults(site: Site, present: set[str]) -> str:
-    """Return the arguments that keep TensorFlow's defaults; without --keep-defaults advise on them and return ""."""
-    missing = {name: value for name, value in DEFAULTS.items() if name not in present}
-    if "save_checkpoints_steps" in present:
-        missing.pop("save_checkpoints_secs", None)
-    if missing and site.options.keep_defaults and not site.has_unpacked_arguments:
-        return ", ".join(f"{name}={value}" for name, value in missing.items())
-    for name in missing:
-        site.advise(*DEFAULT_ADVICE[name])
-    return ""
 
 
 @rule.call("tensorflow.contrib.learn.RunConfig")

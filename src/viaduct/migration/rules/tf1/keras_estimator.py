@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import render_defaults
 
 rule = Rule(__name__, target_needs="estimators", spec_rows=("K4",))
 
@@ -42,7 +43,8 @@ def check_config(site: Site) -> None:
         report_config(site)
     elif config is None or is_none(config):
         argument = f"model_dir={site.text_of(directory)}" if directory else ""
-        site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({argument})", 4)
+        arguments = ", ".join(filter(None, (argument, render_defaults(site, set()))))
+        site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({arguments})", 4)
     elif site.values.kind(config) != "npu_run_config":
         report_config(site)
 

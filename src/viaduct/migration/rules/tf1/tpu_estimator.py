@@ -128,7 +128,9 @@ def convert_run_config(site: Site) -> None:
     site.rename(site.import_npu_name("NPURunConfig"))
     loop = check_loop(site, render_loop_of_config(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
-    site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
+    defaults = run_configs.render_defaults(site, {keyword.arg for keyword in site.node.keywords if keyword.arg})
+    added = (f"iterations_per_loop={loop}" if loop else "", defaults)
+    site.remove_arguments(dropped, add=", ".join(filter(None, added)))
     site.report_change("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
