@@ -32,7 +32,7 @@ from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_
 from viaduct.training.messages import sendable
 
 MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
-STATE_FIELDS: dict[str, Any] = {  # fields of STATE_FILE that a run needs to resume, and their types
+STATE_FIELDS: dict[str, Any] = {  # fields of STATE_FILE (snapshot.py) that a run needs to resume, and their types
     **dict.fromkeys(("step", "evaluated_at"), int),
     **dict.fromkeys(("optimizer", "scale", "random", "seconds"), dict),
     "best": dict | None,
@@ -149,7 +149,7 @@ def save(
 
 
 def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
-    """Return the message and the hint for a checkpoint that does not fit on the disk."""
+    """Return the message and the hint for a checkpoint of `needed` bytes that does not fit on the disk."""
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     older = ", ".join(saved.path.name for saved in list_checkpoints(folder)) or "none yet"
     message = (

@@ -34,7 +34,7 @@ class RunState:
         self.computation, self.model, self.optimizer = step.computation, step.computation.master, step.optimizer
         self.scale, self.ema, self.progress, self.parallel = step.scale, step.ema, step.progress, step.parallel
         self.stopwatch, self.device = stopwatch, device
-        self._random_states_of_others: list[dict[str, Any]] = []
+        self._random_states_of_others: list[dict[str, Any]] = []  # of the ranks 1, 2 … that wrote the checkpoint
 
     def take_snapshot(self) -> Snapshot:
         """Return a snapshot with full tensors on rank 0. All ranks call it."""
