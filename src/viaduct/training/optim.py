@@ -24,7 +24,7 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer over the model's trainable parameters."""
-    # torch's fused kernel, on devices for which torch has one.
+    # On these devices torch updates all parameters by one fused kernel.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
     match recipe.optimizer:
         case Sgd() as settings:

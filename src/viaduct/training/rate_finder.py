@@ -1,4 +1,4 @@
-"""Learning-rate range test: steps with a rate that rises exponentially, until the loss diverges.
+"""Learning-rate range test: a number of steps with a rate that rises exponentially, fewer if the loss diverges.
 
 The network begins with the recipe's initial weights and is trained in a temporary folder; no run directory is read or
 written. `viaduct.runs.rate_range` evaluates the losses.

@@ -3,8 +3,9 @@
 All ranks pass the same points of a step in the same order and count them (`Pulse`). A thread in each rank publishes its
 count in the rendezvous store. A rank that makes no progress for `hang_seconds` compares the counts: the ranks with the
 lowest count are those that the others wait for. Each of these prints the stacks of its threads; rank 0 prints their
-numbers and the stacks of their main threads. All ranks then exit with code 75, so that torchrun's agent starts them
-again. A rank whose launcher was killed sends itself SIGTERM and ends with a checkpoint.
+numbers and the stacks of their main threads. Then all ranks end, so that torchrun's agent can start them again: with
+code 75, or with code 1 if Python code cannot run because the GIL is never released. A rank whose launcher was killed
+sends itself SIGTERM and ends with a checkpoint.
 
 The first step may compile for minutes; until it has ended, only the timeout of the messages between ranks applies.
 """
