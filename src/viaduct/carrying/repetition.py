@@ -60,7 +60,7 @@ class Repetition:
 
     @property
     def first_unequal(self) -> ValuePair | None:
-        """Return the first pair in training order that is not exactly equal."""
+        """Return the first pair in training order that is not exactly equal; of several at once the first recorded."""
         return min((pair for pair in self.pairs if not pair.same), key=make_training_key, default=None)
 
 
