@@ -18,7 +18,7 @@ from multiprocessing import process, util
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.hand_updates import ManualUpdates
+from viaduct.rehearsal.manual_updates import ManualUpdates
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
