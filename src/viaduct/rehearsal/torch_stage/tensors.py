@@ -89,17 +89,29 @@ def _wrap_default_type(function: Any) -> Any:
 
 
 def _wrap_storages() -> None:
-    """Let storages be made on the card and moved to it."""
-    plain: Any = torch._C.StorageBase.__new__
+    """Let storages be made on the card and moved to it; refuse to resize a card's storage."""
+    base: Any = torch._C.StorageBase
+    plain_new, plain_resize = base.__new__, base.resize_
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != cards.device_name:
-            return plain(cls, *args, **kwargs)
+            return plain_new(cls, *args, **kwargs)
         device = _resolve_device(torch.device(device))
-        return put_storage_on_card(plain(cls, *args, device="cpu"), device.index)
+        return put_storage_on_card(plain_new(cls, *args, device="cpu"), device.index)
+
+    def resize(self: Any, size: int) -> Any:
+        if self.device.type != cards.device_name:
+            return plain_resize(self, size)
+        if size != self.nbytes():
+            raise NotImplementedError(
+                f"A rehearsal does not resize storages on the {cards.name_in_script}, as FullyShardedDataParallel and "
+                "fully_shard do: use DistributedDataParallel for the rehearsal."
+            )
+        return self
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
+    torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
     setattr(torch.UntypedStorage, cards.device_name, _storage_to)
     for storage in (torch.UntypedStorage, torch.TypedStorage):
         setattr(storage, f"is_{cards.device_name}", property(lambda self: self.device.type == cards.device_name))
