@@ -149,6 +149,19 @@ def test_a_prediction_explains_the_share_of_the_difference_that_it_removes() -> 
     assert explained_share(np.array([1, 2], np.uint8), counts) == 1.0
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_or_inf_on_one_side_is_explained_only_by_a_prediction_of_it(value: float) -> None:
+    right = np.random.default_rng(0).standard_normal(100)
+    left = right + 1.0
+    left[7] = value
+    both, prediction = ArrayPair(left, right), right + 1.0
+    assert explained_share(prediction, both) == 0.0
+    prediction[7] = value
+    assert explained_share(prediction, both) == 1.0
+    right[7] = value
+    assert explained_share(right + 1.0, both) == 1.0, "on both sides it is no difference"
+
+
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 

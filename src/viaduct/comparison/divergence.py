@@ -213,11 +213,23 @@ def fit_line(x_CN: Array, y_CN: Array) -> tuple[Array, Array]:
     return slope, y_CN.mean(1, keepdims=True) - slope * mean
 
 
+def are_alike(a: Array, b: Array) -> Array:
+    """Return where two arrays have equal values or both NaN."""
+    alike: Array = (a == b) | (np.isnan(a) & np.isnan(b))
+    return alike
+
+
 def explained_share(prediction: Array, arrays: ArrayPair) -> float:
-    """Return the share of the difference that a prediction of the left side removes, at least 0."""
+    """Return the share of the difference that a prediction of the left side removes, at least 0.
+
+    It is 0 if NaN or Inf on one side only is not predicted.
+    """
     left = arrays.left.astype(np.float64)  # NumPy cannot subtract booleans, and unsigned integers wrap around
-    difference, remaining = left - arrays.right, left - prediction
+    with np.errstate(invalid="ignore"):  # Inf - Inf
+        difference, remaining = left - arrays.right, left - prediction
     known = np.isfinite(difference)
+    if not known.all() and not (known | are_alike(left, arrays.right) | are_alike(left, prediction)).all():
+        return 0.0
     # Where the prediction is not finite, it explains nothing.
     remaining = np.where(np.isfinite(remaining), remaining, difference)[known]
     before, after = rms(difference[known]), rms(remaining)
