@@ -6,7 +6,7 @@ from typing import Any
 
 
 class FakeVendor:
-    """torch.cuda as the documentation has it; the device is behind the host until it is synchronised."""
+    """The parts of torch.cuda that clocks use; while `is_idle` is False, no event has completed."""
 
     def __init__(self) -> None:
         self.device_ms, self.is_idle = 0.0, True

@@ -1,4 +1,4 @@
-"""A worker without a process: a function gives the times, a table the failures."""
+"""A worker without a process: a function gives the times and the failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ def make_operator(name: str = "op") -> Operator:
 
 
 class FakeWorker:
-    """Answers measurements from a function of the configuration; 1.0 is the default's time."""
+    """Answers measurements from a function of the configuration.
+
+    The function returns the time relative to the default's, or a failure: "killed …" ends the worker, any other text
+    describes wrong values.
+    """
 
     def __init__(self, ratio: Callable[[Choice], float | str]) -> None:
         self.ratio = ratio
@@ -31,20 +35,20 @@ class FakeWorker:
     def send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         point = request["candidate"]
         self.asked.append(json.loads(json.dumps(point)))
-        found = self.ratio(point)
-        if isinstance(found, str):
-            if found.startswith("killed"):
-                raise WorkerFailed(found)
-            return {"wrong": found}
+        ratio = self.ratio(point)
+        if isinstance(ratio, str):
+            if ratio.startswith("killed"):
+                raise WorkerFailed(ratio)
+            return {"wrong": ratio}
         incumbent = self.ratio(request["incumbent"])
         assert isinstance(incumbent, float)
         return {
-            "us": 100 * found,
+            "us": 100 * ratio,
             "default_us": 100.0,
-            "ratio": found,
+            "ratio": ratio,
             "spread": 0.01,
-            "beats_incumbent": found < incumbent,
-            "beats_default": found < 1.0,
+            "beats_incumbent": ratio < incumbent,
+            "beats_default": ratio < 1.0,
             "turns": 5,
         }
 
