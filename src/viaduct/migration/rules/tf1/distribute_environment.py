@@ -46,7 +46,7 @@ def remove_strip(node: ast.AST) -> ast.AST:
 
 @cache_per_file
 def imports_adapter(site: Site) -> bool:
-    """Return True if the file imports npu_bridge or hccl (or a plug-in for PyTorch, which only other files do)."""
+    """Return True if the file imports npu_bridge, hccl or a plug-in for PyTorch."""
     bindings = site.file.names.scopes[site.source.tree].bindings.values()
     modules = [value for values in bindings for value in values if isinstance(value, str)]
     return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.file.names.stars])

@@ -9,8 +9,8 @@
 
 A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
 NPUEstimator requires an NPURunConfig: a missing config is added, with advice on defaults that differ from those of
-TensorFlow, and a config that may be something else needs manual
-review. An Estimator whose config comes from npu_run_config_init stays: Ascend's migration tool writes such code.
+TensorFlow, and a config that may be something else needs manual review. An Estimator whose config comes from
+npu_run_config_init stays: Ascend's migration tool writes such code.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from viaduct.migration.lookups import sole_target
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(
-    __name__, target_needs="optimizers", spec_rows=("2.8",), after=("horovod_optimizer",)
-)  # which removes reads
+# After horovod_optimizer, which removes arguments that read the variable.
+rule = Rule(__name__, target_needs="optimizers", spec_rows=("2.8",), after=("horovod_optimizer",))
 
 
 @rule.node(ast.Assign, only_if_file_contains=("Compression",))

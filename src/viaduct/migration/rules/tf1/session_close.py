@@ -12,7 +12,7 @@
 
 Closing the session releases the device's graph. A session opened by `with` closes itself; any other is closed at the
 end of its block and before each return and exit in it, or in a `finally` if there is one. `atexit` closes a session at
-module level if functions or nothing use it, other files import the module, or the end of the module is not reached
+module level if functions use it or no code does, other files import the module, or the end of the module is not reached
 (`tf.app.run` and `tf.test.main` leave by sys.exit). A session that is returned, kept on an object or given to Keras
 needs manual review. A session that only reads or writes files is left alone.
 """

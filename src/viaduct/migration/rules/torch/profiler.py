@@ -6,9 +6,9 @@
     +with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU]) as prof:
          pass
 
-torch_npu has its own `profile`, `schedule` and `ProfilerActivity`; `record_function` stays torch's. Its profiler writes
-files instead of tables, so `key_averages()` needs manual review. torch_mlu adds the activity MLU to torch's
-profiler. A file that profiles the CPU only stays.
+torch_npu has its own `profile`, `schedule` and `ProfilerActivity`; `record_function` stays torch's. torch_npu's
+profiler writes files instead of tables, so `key_averages()` needs manual review. torch_mlu adds the activity MLU to
+torch's profiler. A file that profiles the CPU only stays.
 
 With `--to any` the helper module accelerator_device returns the activity. torch's profiler stays; on an NPU it records
 the host only:
