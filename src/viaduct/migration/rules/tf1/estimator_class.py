@@ -33,8 +33,8 @@ rule = Rule(
 CONTRIB_CLASSES = (
     *(f"{family}{kind}" for family in ("DNN", "Linear", "DNNLinearCombined") for kind in ("Classifier", "Regressor")),
     *(f"{family}Estimator" for family in ("", "DNN", "Linear", "DNNLinearCombined", "DynamicRnn")),
-    *("LogisticRegressor", "SVM", "KMeansClustering", "Experiment", "SKCompat"),
-)
+    "LogisticRegressor", "SVM", "KMeansClustering", "Experiment", "SKCompat",
+)  # fmt: skip
 
 
 @rule.call("tensorflow.estimator.Estimator")

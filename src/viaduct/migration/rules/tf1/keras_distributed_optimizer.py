@@ -24,10 +24,9 @@ from viaduct.migration.rules.tf1 import _keras
 
 rule = Rule(__name__, target_needs="optimizers", spec_rows=("K5",), when=is_distributed)
 
-WRAPPERS = (
-    *("KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer"),
-    "DistributedOptimizer",  # Horovod's
-)
+WRAPPERS = (  # Ascend's and, last, Horovod's
+    "KerasDistributeOptimizer", "npu_distributed_optimizer_wrapper", "npu_keras_optimizer", "DistributedOptimizer",
+)  # fmt: skip
 
 
 @rule.method("compile")

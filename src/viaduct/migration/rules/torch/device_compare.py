@@ -49,8 +49,8 @@ rule = Rule(
 
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 TEXT_METHODS = (
-    *("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip", "strip"),
-)
+    "startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip", "strip",
+)  # fmt: skip
 EDITED_OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 TYPE_ADVICE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")
 NUMBER_ADVICE = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")

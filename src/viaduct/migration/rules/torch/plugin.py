@@ -34,9 +34,8 @@ Import = ast.Import | ast.ImportFrom
 TORCH_PACKAGES = ("torch", "torchvision", "torchaudio")
 # A file without any of these texts neither uses the card nor gets an edit that needs the plug-in.
 DEVICE_TEXTS = (
-    *("npu", "NPU", "mlu", "MLU", ".to(", "device", MLU.range_module),
-    *(card.backend for card in CARDS.values()),
-)
+    "npu", "NPU", "mlu", "MLU", ".to(", "device", MLU.range_module, *(card.backend for card in CARDS.values()),
+)  # fmt: skip
 
 
 @rule.file(only_if_file_contains=DEVICE_TEXTS)
