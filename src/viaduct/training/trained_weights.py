@@ -55,8 +55,8 @@ class WeightsFile:
         with open_weights(self.path, ema=bool(ema)) as stored:
             use_averages = has_averages(stored) if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
-            if stored.foreign_checkpoint is not None:  # of TensorFlow or MindSpore
-                values = read_values(model, stored.foreign_checkpoint, ema=use_averages)
+            if stored.framework_checkpoint is not None:  # of TensorFlow or MindSpore
+                values = read_values(model, stored.framework_checkpoint, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
             elif (
                 use_averages and stored.kind != "PyTorch file"
@@ -76,7 +76,7 @@ class WeightsFile:
 def has_averages(stored: StoredWeights) -> bool:
     """Return True for a TensorFlow checkpoint that also has moving averages of the weights."""
     has_average = any(name.endswith(AVERAGE_SUFFIX) for name in stored.tensor_infos)
-    return stored.foreign_checkpoint is not None and has_average
+    return stored.framework_checkpoint is not None and has_average
 
 
 def find_weights(path: Path, every: bool) -> list[WeightsFile]:

@@ -30,10 +30,10 @@ from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
 from viaduct.training.step import TrainingStep
 from viaduct.weights import recognise
-from viaduct.weights.checkpoint import ForeignCheckpoint
+from viaduct.weights.checkpoint import FrameworkCheckpoint
 from viaduct.weights.exporting import get_slots_path
 from viaduct.weights.importing import Slots, read_values
-from viaduct.weights.names import list_foreign_names
+from viaduct.weights.names import list_framework_names
 from viaduct.weights.stored import StoredWeights, open_weights
 from viaduct.weights.torch_files import find_averages
 from viaduct.weights.torch_import import rename_stored
@@ -93,11 +93,11 @@ def read_initial_weights(
     """Return the weights at the source; raise an error if they do not fit the network."""
     shapes, exclude = parallel.list_full_shapes(model), recipe.init.exclude
     model = build_full_model(recipe, model, parallel)
-    foreign = list_foreign_names(model) if exclude else {}
+    foreign = list_framework_names(model) if exclude else {}
     with open_weights(source) as stored:
-        if stored.foreign_checkpoint is not None:
+        if stored.framework_checkpoint is not None:
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
-            return read_foreign_checkpoint(stored.foreign_checkpoint, recipe, model, optimizer, excluded)
+            return read_framework_checkpoint(stored.framework_checkpoint, recipe, model, optimizer, excluded)
         remarks: list[str] = []
         if stored.kind != "run":
             renamed = rename_stored(stored, model)
@@ -158,8 +158,8 @@ def find_new_classifier(
     return differing if is_classifier else set()
 
 
-def read_foreign_checkpoint(
-    checkpoint: ForeignCheckpoint, recipe: Recipe, model: nn.Module, optimizer: Optimizer, excluded: set[str]
+def read_framework_checkpoint(
+    checkpoint: FrameworkCheckpoint, recipe: Recipe, model: nn.Module, optimizer: Optimizer, excluded: set[str]
 ) -> InitialWeights:
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues = recipe.init.schedule == "continue"

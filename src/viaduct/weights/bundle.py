@@ -35,7 +35,7 @@ from viaduct.protobuf_wire import (
     pack_varint,
     read_varint,
 )
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, explain_write_errors, get_dtype_name
+from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
 
@@ -90,7 +90,7 @@ class Variable:
         return math.prod(self.shape)
 
 
-class Bundle(ForeignCheckpoint):
+class Bundle(FrameworkCheckpoint):
     """TensorFlow checkpoint opened for reading; `path` is its folder, its prefix, or one of its files."""
 
     def __init__(self, path: Path | str) -> None:

@@ -32,10 +32,10 @@ class Entry(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-AnyCheckpoint = TypeVar("AnyCheckpoint", bound="ForeignCheckpoint")
+AnyCheckpoint = TypeVar("AnyCheckpoint", bound="FrameworkCheckpoint")
 
 
-class ForeignCheckpoint(ABC):
+class FrameworkCheckpoint(ABC):
     """Weights under the names of TensorFlow or MindSpore, opened for reading."""
 
     step_names: ClassVar[tuple[str, ...]] = ("global_step",)  # variables that may hold the training step

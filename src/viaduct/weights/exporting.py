@@ -24,13 +24,13 @@ from viaduct.models import sources
 from viaduct.models.links import Link
 from viaduct.weights import mindspore_names, recognise
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.checkpoint import ForeignCheckpoint, explain_write_errors
+from viaduct.weights.checkpoint import FrameworkCheckpoint, explain_write_errors
 from viaduct.weights.importing import AVERAGE_SUFFIX, Imported, read_values
 from viaduct.weights.locate import has_index
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.names import find_names, list_tf_layouts
 from viaduct.weights.recognise import Guess
-from viaduct.weights.stored import STEP, StoredWeights, open_foreign
+from viaduct.weights.stored import STEP, StoredWeights, open_framework_checkpoint
 
 MAX_STEP = (1 << 31) - 1  # MindSpore stores the step as int32
 
@@ -56,7 +56,7 @@ def import_file(
     source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False, slots: bool = False
 ) -> Converted:
     """Write a TensorFlow or MindSpore checkpoint as a safetensors file; find network and classes if not given."""
-    with open_foreign(source) as checkpoint:
+    with open_framework_checkpoint(source) as checkpoint:
         guess = choose_network(model, classes, checkpoint)
         network = build_network(guess, checkpoint.prefix)
         values = read_values(network, checkpoint, ema=ema, slots=slots)
@@ -76,7 +76,7 @@ def import_file(
     )
 
 
-def choose_network(model: str, classes: int, checkpoint: ForeignCheckpoint) -> Guess:
+def choose_network(model: str, classes: int, checkpoint: FrameworkCheckpoint) -> Guess:
     """Return the requested network and number of classes, or those that the checkpoint implies.
 
     A requested network is not compared with the checkpoint here.

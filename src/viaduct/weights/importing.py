@@ -24,7 +24,7 @@ from viaduct.errors import BadData, BadValue
 from viaduct.models.links import Link
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
-from viaduct.weights.checkpoint import ForeignCheckpoint
+from viaduct.weights.checkpoint import FrameworkCheckpoint
 
 AVERAGE_SUFFIX = "/ExponentialMovingAverage"  # TensorFlow appends this to a variable's name for its moving average
 SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state, stored as VARIABLE/Momentum …
@@ -74,7 +74,7 @@ def import_tf_checkpoint(
 
 def read_values(
     model: nn.Module,
-    checkpoint: ForeignCheckpoint,
+    checkpoint: FrameworkCheckpoint,
     *,
     ema: bool = False,
     slots: bool = False,
@@ -104,7 +104,7 @@ def read_values(
     return Values(tensors, Imported(mapped, skipped, checkpoint.step, notes, state))
 
 
-def choose_layout(model: nn.Module, checkpoint: ForeignCheckpoint) -> tuple[str, list[Link]]:
+def choose_layout(model: nn.Module, checkpoint: FrameworkCheckpoint) -> tuple[str, list[Link]]:
     """Return name and links of the layout (naming scheme) with the fewest missing variables."""
     layouts = checkpoint.list_layouts(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
@@ -121,7 +121,7 @@ def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
     return bool(sources) and not any(source in entries for source in sources)
 
 
-def link_averages(links: list[Link], checkpoint: ForeignCheckpoint) -> list[Link]:
+def link_averages(links: list[Link], checkpoint: FrameworkCheckpoint) -> list[Link]:
     """Return links to the moving averages of trained tensors and, if there are any, of batch norm statistics."""
     has_statistics = any(not link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links)
     if not any(link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links):
@@ -137,7 +137,7 @@ def link_averages(links: list[Link], checkpoint: ForeignCheckpoint) -> list[Link
     ]
 
 
-def refuse_missing(links: list[Link], checkpoint: ForeignCheckpoint, class_name: str) -> None:
+def refuse_missing(links: list[Link], checkpoint: FrameworkCheckpoint, class_name: str) -> None:
     """Raise `BadData` if the checkpoint lacks variables of the network."""
     absent = find_missing(links, checkpoint.entries)
     if absent:
@@ -149,7 +149,7 @@ def refuse_missing(links: list[Link], checkpoint: ForeignCheckpoint, class_name:
         )
 
 
-def refuse_misshaped(links: list[Link], checkpoint: ForeignCheckpoint, shapes: Mapping[str, torch.Size]) -> None:
+def refuse_misshaped(links: list[Link], checkpoint: FrameworkCheckpoint, shapes: Mapping[str, torch.Size]) -> None:
     """Raise `BadData` if variables have other shapes than in the network, for example another number of classes."""
     wrong = {}
     for link in links:
@@ -171,7 +171,7 @@ def refuse_misshaped(links: list[Link], checkpoint: ForeignCheckpoint, shapes: M
 
 
 def explain_class_mismatch(
-    link: Link, checkpoint: ForeignCheckpoint, shapes: Mapping[str, torch.Size]
+    link: Link, checkpoint: FrameworkCheckpoint, shapes: Mapping[str, torch.Size]
 ) -> tuple[str, str]:
     """Return message and hint for a checkpoint with another number of classes."""
     stored, here = checkpoint.entries[link.variables[0]].shape[-1], shapes[link.tensor][0]
@@ -182,7 +182,7 @@ def explain_class_mismatch(
     )
 
 
-def describe_likely_network(checkpoint: ForeignCheckpoint) -> tuple[str, ...]:
+def describe_likely_network(checkpoint: FrameworkCheckpoint) -> tuple[str, ...]:
     """Return a hint with the networks that fit the checkpoint best."""
     guesses = checkpoint.guess_networks()
     if not guesses:
@@ -192,7 +192,7 @@ def describe_likely_network(checkpoint: ForeignCheckpoint) -> tuple[str, ...]:
     return (f"It {verb} {names} with {guesses[0].classes} classes.",)
 
 
-def read_slots(links: list[Link], checkpoint: ForeignCheckpoint) -> Slots:
+def read_slots(links: list[Link], checkpoint: FrameworkCheckpoint) -> Slots:
     """Return the optimizer's state by slot and parameter."""
     slots: Slots = {}
     for link in links:
@@ -206,7 +206,7 @@ def read_slots(links: list[Link], checkpoint: ForeignCheckpoint) -> Slots:
     return slots
 
 
-def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: ForeignCheckpoint) -> None:
+def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: FrameworkCheckpoint) -> None:
     """Raise `BadData` if a slot has another shape than its variable."""
     for name, variable in zip(names, variables, strict=True):
         shape = checkpoint.entries[name].shape

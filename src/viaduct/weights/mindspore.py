@@ -36,7 +36,7 @@ from viaduct.protobuf_wire import (
     read_varint,
 )
 from viaduct.terminal import escape_controls
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, explain_write_errors, get_dtype_name
+from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -82,7 +82,7 @@ class Parameter:
         return sum(end - begin for begin, end in self.spans)
 
 
-class MindsporeNames(ForeignCheckpoint):
+class MindsporeNames(FrameworkCheckpoint):
     """Base of files with MindSpore's names: its own format, and safetensors (stored.py)."""
 
     step_names = ("global_step", "step_num")  # written by the optimizer and by ModelCheckpoint

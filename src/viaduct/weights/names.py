@@ -27,7 +27,7 @@ def find_names(model: nn.Module) -> TensorflowNames | None:
     return next((names for names in list_name_maps() if names.apply_to(model)), None)
 
 
-def list_foreign_names(model: nn.Module) -> dict[str, str]:
+def list_framework_names(model: nn.Module) -> dict[str, str]:
     """Return the network's own tensor name for each TensorFlow and MindSpore name, in every naming scheme.
 
     In a network of torchvision or timm, the classifier may also be called `head`, as in viaduct's networks.

@@ -24,7 +24,7 @@ from viaduct.errors import BadData, BadRun
 from viaduct.models.catalogue import read_entries
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
 from viaduct.weights.bundle import Bundle, Variable
-from viaduct.weights.checkpoint import ForeignCheckpoint, count_bytes, get_dtype_name
+from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, get_dtype_name
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, Parameter, is_mindspore_file
@@ -75,7 +75,7 @@ class StoredWeights:
     read: Callable[[str], Tensor]  # returns the tensor of a name
     metadata: Metadata
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
-    foreign_checkpoint: ForeignCheckpoint | None = None  # the open checkpoint, if its names are another framework's
+    framework_checkpoint: FrameworkCheckpoint | None = None  # if the names are TensorFlow's or MindSpore's
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -96,8 +96,8 @@ class StoredWeights:
         from viaduct.weights import recognise
 
         return (
-            self.foreign_checkpoint.guess_networks()
-            if self.foreign_checkpoint is not None
+            self.framework_checkpoint.guess_networks()
+            if self.framework_checkpoint is not None
             else recognise.recognise_torch(self.shapes)
         )
 
@@ -129,7 +129,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
     elif is_other_file and is_mindspore_file(path):
         with MindsporeFile(path) as file:
             infos, facts = list_infos(file.entries), Metadata(step=file.step)
-            yield StoredWeights(path, "MindSpore checkpoint", infos, file.read, facts, foreign_checkpoint=file)
+            yield StoredWeights(path, "MindSpore checkpoint", infos, file.read, facts, framework_checkpoint=file)
     elif is_other_file and (path.suffix in TORCH_SUFFIXES or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
@@ -155,13 +155,13 @@ def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dic
 
 
 @contextmanager
-def open_foreign(path: Path) -> Iterator[ForeignCheckpoint]:
+def open_framework_checkpoint(path: Path) -> Iterator[FrameworkCheckpoint]:
     """Open a TensorFlow checkpoint, or weights with MindSpore's names; raise `BadData` for others."""
     has_mindspore_format = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
     if has_mindspore_format or (path.is_file() and path.suffix == ".safetensors"):
         with open_weights(path) as stored:
-            if stored.foreign_checkpoint is not None:
-                yield stored.foreign_checkpoint
+            if stored.framework_checkpoint is not None:
+                yield stored.framework_checkpoint
                 return
     with Bundle(path) as bundle:
         yield bundle
@@ -174,7 +174,7 @@ def has_torch_names(path: Path) -> bool:
     if path.suffix != ".safetensors":
         return path.suffix in TORCH_SUFFIXES or is_torch_file(path)
     with open_weights(path) as stored:
-        return stored.foreign_checkpoint is None
+        return stored.framework_checkpoint is None
 
 
 def explain_no_weights(folder: Path) -> BadData:
@@ -243,7 +243,7 @@ def read_as_mindspore(stored: StoredWeights) -> StoredWeights:
     """Return the weights of a safetensors file that has MindSpore's names as those of a MindSpore checkpoint."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.metadata, step=stored.metadata.step if tensors.step is None else tensors.step)
-    return replace(stored, kind="MindSpore checkpoint", metadata=facts, foreign_checkpoint=tensors)
+    return replace(stored, kind="MindSpore checkpoint", metadata=facts, framework_checkpoint=tensors)
 
 
 def open_torch_file(path: Path, ema: bool) -> StoredWeights:
