@@ -69,7 +69,7 @@ def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> b
     `are_modules`: the statement imports Horovod's modules, not parts of them.
     """
     if horovod.keeps_horovod(site):
-        escapes = ", ".join(horovod.find_unfollowed_uses(site)[:5])
+        escapes = join_first(horovod.find_unfollowed_uses(site))
         site.report_unresolved(
             f"uses of Horovod cannot be followed ({escapes}), so all of it stays in this program: write its "
             f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
@@ -83,13 +83,18 @@ def report_if_used(site: Site, aliases: list[ast.alias], are_modules: bool) -> b
     if are_modules and not horovod.find_files_with_horovod(site):
         # code that gets the module as an argument uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
-    lines = ", ".join(str(site.file.original_line(node)) for node in used[:5])
+    lines = join_first([str(site.file.original_line(node)) for node in used])
     location, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
         site.request_review(
             f"Horovod is still used ({location}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入"
         )
     return bool(used or files)
+
+
+def join_first(items: list[str]) -> str:
+    """Return the first five items as one text, which ends in … if there are more."""
+    return ", ".join([*items[:5], "…"] if len(items) > 5 else items)
 
 
 def get_local_name(alias: ast.alias) -> str:
