@@ -59,7 +59,7 @@ def test_turns_go_on_until_the_ranking_is_clear() -> None:
     works = {name: lambda name=name: calls.append(name) for name in ("a", "b")}
     clock = Clock(get("cpu"), "cpu")
     ticks = iter(range(10**6))
-    clock.seconds = lambda work: (work(), float(next(ticks) % 2))[1]  # type: ignore[assignment, method-assign]
+    clock.measure_seconds = lambda work: (work(), float(next(ticks) % 2))[1]  # type: ignore[assignment, method-assign]
     times = take_turns_until_significant(works, clock, ("a", "b"), min_turns=5, max_turns=7, seconds=60)
     # The first of a turn is the faster, and each turn begins with the other one: nobody wins, so all turns are taken.
     assert len(times.times_us["a"]) == 7
