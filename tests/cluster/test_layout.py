@@ -49,9 +49,9 @@ def test_more_servers_and_compression_count() -> None:
 
 
 def test_reasons_have_the_figures() -> None:
-    few = compare_layouts(replace(MANY, classes=10), Cluster(1, 8)).reasons()
+    few = compare_layouts(replace(MANY, classes=10), Cluster(1, 8)).list_reasons()
     assert few[0].startswith("the classifier takes 240.1 KiB of each rank with data, less than 64.0 MiB, ")
-    many = compare_layouts(MANY, Cluster(1, 8)).reasons()
+    many = compare_layouts(MANY, Cluster(1, 8)).list_reasons()
     assert many[0].startswith("the classifier takes 2.3 GiB of each rank with data, 293.1 MiB with hybrid")
     assert "47.95 ms with data (gradients), 1.96 ms with hybrid (features and sums)" in many[1]
     assert [format_bytes(100), format_bytes(2048), format_bytes(MIN_SPLIT_BYTES)] == [

@@ -36,7 +36,7 @@ def test_a_pool_agrees_with_float64(
 
 def test_whole_windows_have_no_padding_and_others_begin_in_it() -> None:
     average, same = Pool(5, 3, average=True, valid_only=True), Pool(3, 2, average=False)
-    assert average.output_size(14, 11) == F.avg_pool2d(torch.zeros(1, 1, 14, 11), 5, 3).shape[2:]
-    assert average.padding_before(14, 11) == (0, 0)
-    assert same.output_size(7, 8) == (4, 4)
-    assert same.padding_before(7, 8) == (1, 0)
+    assert average.compute_output_size(14, 11) == F.avg_pool2d(torch.zeros(1, 1, 14, 11), 5, 3).shape[2:]
+    assert average.compute_padding_before(14, 11) == (0, 0)
+    assert same.compute_output_size(7, 8) == (4, 4)
+    assert same.compute_padding_before(7, 8) == (1, 0)

@@ -58,6 +58,6 @@ def test_every_kind_of_launch_reads_its_choice() -> None:
 def test_areas_and_programs_cover_everything_and_there_is_always_one() -> None:
     assert Area(2, 4, 64, 2).count_tiles(3, 5, 9) == 3 * 3 * 3
     gather = ReductionSizes(64, 64, 8, each=2)
-    assert gather.programs(torch.empty(1000, 128)) == (2, 4)  # Triton's interpreter has four multiprocessors
-    assert gather.programs(torch.empty(10, 64)) == (1, 1)
-    assert gather.programs(torch.empty(10_000, 4096)) == (64, 1)
+    assert gather.count_programs(torch.empty(1000, 128)) == (2, 4)  # Triton's interpreter has four multiprocessors
+    assert gather.count_programs(torch.empty(10, 64)) == (1, 1)
+    assert gather.count_programs(torch.empty(10_000, 4096)) == (64, 1)

@@ -16,7 +16,7 @@ def diff(first: Path, second: Path) -> RunDifference:
 
 
 def text(found: RunDifference) -> str:
-    return "\n".join(found.lines())
+    return "\n".join(found.render_lines())
 
 
 def with_session(**changes: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_two_identical_runs_are_reported_to_be_so(tmp_path: Path) -> None:
         (make_run(tmp_path / name) / "model.safetensors").write_bytes(b"weights")
     found = diff(tmp_path / "a", tmp_path / "b")
     assert not found.differs
-    assert found.lines()[0] == "No difference was found in what was compared."
+    assert found.render_lines()[0] == "No difference was found in what was compared."
     assert "Same recipe, data (by every pixel; all labels), code, machine" in text(found)
     assert "Losses: 600 exactly equal, as recorded." in text(found)
     assert all(aspect.same is not None for aspect in found.aspects)
@@ -48,7 +48,7 @@ def test_one_field_that_differs_is_the_first_line(tmp_path: Path) -> None:
     first, second = make_run(tmp_path / "a", lr=0.1), make_run(tmp_path / "b", lr=0.05)
     found = diff(first, second)
     assert found.differs
-    assert found.lines()[0].split() == ["optimizer.lr", "0.1", "0.05"]
+    assert found.render_lines()[0].split() == ["optimizer.lr", "0.1", "0.05"]
 
 
 def test_what_matters_comes_before_bookkeeping(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_recipe_files_that_differ_are_not_called_the_same(tmp_path: Path) -> Non
     assert not diff(runs[0], runs[1]).differs
     assert "Same recipe, files of the recipe, data" in text(diff(runs[0], runs[1]))
     assert diff(runs[1], runs[2]).differs
-    assert diff(runs[1], runs[2]).lines()[0].split() == ["recipe.py", "sha256", "1" * 12, "sha256", "2" * 12]
+    assert diff(runs[1], runs[2]).render_lines()[0].split() == ["recipe.py", "sha256", "1" * 12, "sha256", "2" * 12]
     assert "Files of the recipe: no checksum of recipe.py in B." in text(diff(runs[0], early))
 
 

@@ -17,7 +17,7 @@ def diff(first: Path, second: Path) -> RunDifference:
 
 
 def text(found: RunDifference) -> str:
-    return "\n".join(found.lines())
+    return "\n".join(found.render_lines())
 
 
 def test_the_first_loss_that_differs_is_found_and_when_curves_stay_apart(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def diff(first: Path, second: Path) -> RunDifference:
 
 
 def text(found: RunDifference) -> str:
-    return "\n".join(found.lines())
+    return "\n".join(found.render_lines())
 
 
 def test_a_final_difference_is_set_against_seed_noise(tmp_path: Path) -> None:

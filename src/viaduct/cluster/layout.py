@@ -60,7 +60,7 @@ class Comparison:
         """True if the classifier takes `MIN_SPLIT_BYTES` or more on each rank, and hybrid takes less time to send."""
         return self.data_bytes >= MIN_SPLIT_BYTES and self.hybrid_seconds < self.data_seconds
 
-    def reasons(self) -> list[str]:
+    def list_reasons(self) -> list[str]:
         """Return the figures as sentences."""
         enough = "" if self.data_bytes >= MIN_SPLIT_BYTES else f", less than {format_bytes(MIN_SPLIT_BYTES)}"
         return [

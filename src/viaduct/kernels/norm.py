@@ -73,7 +73,7 @@ def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     """Compute the norm of this batch and update the layer's running statistics."""
     rows, channels = x.shape
     sizes = find_reduction_sizes("batch_norm_statistics", x, 1)
-    columns, parts = sizes.programs(x)
+    columns, parts = sizes.count_programs(x)
     table = Parts.empty(parts, channels, x)
     output = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     norm_kernels.moments_kernel[(columns, parts)](
@@ -160,7 +160,7 @@ def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tens
     """Return the sums; `mask` is the kernel's MASK. `signs` and `masked` are used only with 2."""
     rows, channels = x.shape
     sizes = find_reduction_sizes("batch_norm_gradient_sums", x, 2)
-    columns, parts = sizes.programs(x)
+    columns, parts = sizes.count_programs(x)
     table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
     output = torch.empty((2, channels), dtype=torch.float32, device=x.device)
     norm_kernels.sums_kernel[(columns, parts)](

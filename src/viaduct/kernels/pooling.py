@@ -23,17 +23,17 @@ class Pool:
     average: bool
     valid_only: bool = False  # True: only windows inside the image (VALID padding)
 
-    def output_size(self, *sizes: int) -> tuple[int, ...]:
+    def compute_output_size(self, *sizes: int) -> tuple[int, ...]:
         """Return height and width of the output from those of the input."""
         if self.valid_only:
             return tuple((size - self.size) // self.stride + 1 for size in sizes)
         return tuple(count_blocks(size, self.stride) for size in sizes)
 
-    def signature(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def make_signature(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the tuning signature: the input's shape (NCHW), window, stride and kind."""
         return (*shape, self.size, self.stride, int(self.average), int(self.valid_only))
 
-    def padding_before(self, *sizes: int) -> tuple[int, ...]:
+    def compute_padding_before(self, *sizes: int) -> tuple[int, ...]:
         """Return the padding above and to the left."""
         return tuple(0 if self.valid_only else same_padding(size, self.size, self.stride)[0] for size in sizes)
 
@@ -43,7 +43,7 @@ class PoolFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pool: Pool) -> Tensor:
-        area = find_area("pooling_forward", pool.signature(tuple(x.shape)), x.dtype)
+        area = find_area("pooling_forward", pool.make_signature(tuple(x.shape)), x.dtype)
         y, ctx.argmax = launch_pool(x, pool, area, needs_argmax=not pool.average)
         ctx.shape, ctx.pool = tuple(x.shape), pool
         return y
@@ -57,13 +57,13 @@ def launch_pool(x_NCHW: Tensor, pool: Pool, area: Area, *, needs_argmax: bool) -
     """Return the pooled images and, if needed, the index of each maximum within its window."""
     x = x_NCHW.contiguous(memory_format=torch.channels_last)
     count, channels, *sizes = x.shape
-    shape = (count, *pool.output_size(*sizes), channels)
+    shape = (count, *pool.compute_output_size(*sizes), channels)
     y = torch.empty(shape, dtype=x.dtype, device=x.device)
     argmax = torch.empty(shape, dtype=torch.uint8, device=x.device) if needs_argmax else None
     grid = (area.count_tiles(count, *shape[1:3]), count_blocks(channels, area.columns))
     pooling_kernels.pooling_forward_kernel[grid](
         *(x, y, y if argmax is None else argmax, count * shape[1] * shape[2], *sizes, *shape[1:3]),
-        *(*pool.padding_before(*sizes), channels, pool.size, pool.stride, pool.average, needs_argmax),
+        *(*pool.compute_padding_before(*sizes), channels, pool.size, pool.stride, pool.average, needs_argmax),
         *(area.height, area.width, area.columns),
         num_warps=area.warps,
     )
@@ -75,11 +75,11 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
     count, channels, *sizes = shape
     out = torch.empty((count, *sizes, channels), dtype=gradient.dtype, device=gradient.device)
     rows = count * sizes[0] * sizes[1]
-    area = find_area("pooling_backward", pool.signature(shape), gradient.dtype)
+    area = find_area("pooling_backward", pool.make_signature(shape), gradient.dtype)
     grid = (area.count_tiles(count, *sizes), count_blocks(channels, area.columns))
     pooling_kernels.pooling_backward_kernel[grid](
-        *(gradient, gradient if argmax is None else argmax, out, rows, *sizes, *pool.output_size(*sizes)),
-        *(*pool.padding_before(*sizes), channels, gradient.stride(0)),
+        *(gradient, gradient if argmax is None else argmax, out, rows, *sizes, *pool.compute_output_size(*sizes)),
+        *(*pool.compute_padding_before(*sizes), channels, gradient.stride(0)),
         *(pool.size, pool.stride, pool.average, area.height, area.width, area.columns),
         num_warps=area.warps,
     )

@@ -92,7 +92,7 @@ class ReductionSizes:
     each: int  # programs for each multiprocessor
     registers: int = 0  # limit for each thread, so that these programs fit; 0: no limit
 
-    def programs(self, rows_x: Tensor) -> tuple[int, int]:
+    def count_programs(self, rows_x: Tensor) -> tuple[int, int]:
         """Return the number of columns of programs, and of programs that share the rows of a column."""
         rows, channels = rows_x.shape
         columns = count_blocks(channels, self.width)

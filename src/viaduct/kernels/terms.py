@@ -75,7 +75,7 @@ class BufferSlice:
 def output_size(term: Term) -> tuple[int, int, int]:
     """Return number of images, height and width of a term's value."""
     count, _, *sizes = term.x.shape
-    height, width = sizes if term.pool is None else term.pool.output_size(*sizes)
+    height, width = sizes if term.pool is None else term.pool.compute_output_size(*sizes)
     return count, height, width
 
 
@@ -134,7 +134,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
         rows = view_as_rows(x)
         norm = compute_norm(rows, term.layer)
     elif term.pool is not None and not term.pool.average:
-        shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
+        shape = (x.shape[0], *term.pool.compute_output_size(*x.shape[2:]), x.shape[1])
         argmax = torch.empty(shape, dtype=torch.uint8, device=x.device)
     return SavedTerm(tuple(x.shape), rows, norm, term.pool, argmax, term.factor)
 
@@ -219,7 +219,7 @@ def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[in
     has_factor = term.factor is not None
     if term.pool is None:
         return (x, scale, shift, factor, argmax, 0, 0), (1 if term.norm is None else 2, 0, has_factor)
-    top, left = term.pool.padding_before(*term.shape[2:])
+    top, left = term.pool.compute_padding_before(*term.shape[2:])
     return (x, scale, shift, factor, argmax, top, left), (4 if term.pool.average else 3, term.pool.size, has_factor)
 
 
@@ -240,7 +240,7 @@ def merge_gradients(
         x, mean, inverse_deviation = first.x, first.norm.mean, first.norm.inverse_deviation  # type: ignore[assignment,union-attr]
     total = like.new_empty((rows, channels))
     sizes = find_reduction_sizes("merge_gradients", like, len(gradients) + (first is not None))
-    columns, parts = sizes.programs(like)
+    columns, parts = sizes.count_programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
     padded = [gradient for gradient, _ in gradients] + [like] * (MAX_READERS - len(gradients))

@@ -32,14 +32,14 @@ class ContourAxis:
     log: bool = False
     names: Sequence[str] = ()
 
-    def axis(self) -> Axis:
+    def make_axis(self) -> Axis:
         if self.names:
             return Axis(-0.5, len(self.names) - 0.5)
         return Axis(self.low, self.high, self.log)
 
     def ticks(self) -> list[Tick]:
         """Return ticks at round values, or one for each name."""
-        axis = self.axis()
+        axis = self.make_axis()
         if not self.names:
             return axis.ticks(6)
         positions = axis.compute_positions(np.arange(len(self.names), dtype=float))
@@ -71,7 +71,7 @@ class ContourMap:
     unit: str = ""
 
     def drawing(self) -> ContourDrawing:
-        positions = self.positions()
+        positions = self.compute_positions()
         values = np.array([point.value for point in self.points], float)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         return ContourDrawing(
@@ -83,10 +83,10 @@ class ContourMap:
             high=f"{high:.4g}",
         )
 
-    def positions(self) -> Floats:
+    def compute_positions(self) -> Floats:
         """Return the x and y of each measurement as fractions of the axes."""
-        x = self.x.axis().compute_positions(np.array([point.x for point in self.points], float))
-        y = self.y.axis().compute_positions(np.array([point.y for point in self.points], float))
+        x = self.x.make_axis().compute_positions(np.array([point.x for point in self.points], float))
+        y = self.y.make_axis().compute_positions(np.array([point.y for point in self.points], float))
         return np.stack([x, y], axis=1)
 
 

@@ -95,7 +95,7 @@ class DrawnBars:
         heights: Floats = np.nansum(self.means, axis=0)
         return heights
 
-    def label(self, bar: int) -> str:
+    def format_label(self, bar: int) -> str:
         """Return the label of a drawn bar: a range if it joins several."""
         first, last = self.edges[bar], self.edges[bar + 1] - 1
         labels = self.group.labels
@@ -225,9 +225,8 @@ def make_note(bars: DrawnBars, cut: list[int], top: float) -> str:
     if cut:
         longest = max(cut, key=lambda bar: float(bars.heights[bar]))
         subject = "1 bar reaches" if len(cut) == 1 else f"{len(cut)} bars reach"
-        parts.append(
-            f"{subject} beyond the chart (▲), the longest at {bars.label(longest)}: {bars.heights[longest]:,.4g}."
-        )
+        height = f"{bars.heights[longest]:,.4g}"
+        parts.append(f"{subject} beyond the chart (▲), the longest at {bars.format_label(longest)}: {height}.")
     return " ".join(parts)
 
 
@@ -235,7 +234,7 @@ def make_readout_data(bars: DrawnBars) -> dict[str, object]:
     """Return what the script needs for the read-out under the pointer."""
     return {
         "name": bars.group.name,
-        "labels": [bars.label(bar) for bar in range(bars.count)],
+        "labels": [bars.format_label(bar) for bar in range(bars.count)],
         "layers": [[round_digits(value, 5) for value in layer] for layer in bars.means.tolist()],
         "longest": [round_digits(value, 5) for value in bars.longest.tolist()] if bars.are_joined else [],
     }

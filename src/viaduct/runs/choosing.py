@@ -48,7 +48,7 @@ class Condition:
         return bound is not None and number is not None and bool(COMPARISONS[self.sign](number, bound))
 
 
-def looks_like_condition(text: str) -> bool:
+def is_condition(text: str) -> bool:
     return CONDITION.fullmatch(text) is not None
 
 

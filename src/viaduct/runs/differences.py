@@ -57,7 +57,7 @@ class RunDifference:
         results_differ = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
         return losses_differ or results_differ or any(aspect.same is False for aspect in self.aspects)
 
-    def lines(self) -> list[str]:
+    def render_lines(self) -> list[str]:
         """Return the difference as lines of text, beginning with the different values."""
         return [
             *([] if self.differs else ["No difference was found in what was compared."]),
@@ -100,7 +100,7 @@ class RunDifference:
         )
         return [f"{last}, B {difference:+.2f} points; {noise}."]
 
-    def record(self) -> dict[str, Any]:
+    def build_record(self) -> dict[str, Any]:
         """Return the difference as JSON data."""
         losses = self.losses if isinstance(self.losses, str) else dataclasses.asdict(self.losses)
         return {

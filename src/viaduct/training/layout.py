@@ -69,7 +69,7 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
     is_split = mode == "hybrid" or comparison.is_hybrid_better
     considered = (CONSIDERED,) if mode == "auto" else ()
-    return Layout(name if is_split else None, (*comparison.reasons(), *considered))
+    return Layout(name if is_split else None, (*comparison.list_reasons(), *considered))
 
 
 def refuse_unsplittable(recipe: Recipe, group: Group) -> None:

@@ -102,13 +102,13 @@ def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[List
 
     `--filter A B` puts B among the folders, so a missing folder whose name looks like a condition is a filter.
     """
-    from viaduct.runs.choosing import looks_like_condition, parse_conditions
+    from viaduct.runs.choosing import is_condition, parse_conditions
     from viaduct.runs.listing import list_runs, require_runs
 
     paths = dirs or []
     texts = list(conditions or [])
     if texts:
-        texts += [str(path) for path in paths if looks_like_condition(str(path)) and not path.exists()]
+        texts += [str(path) for path in paths if is_condition(str(path)) and not path.exists()]
     roots = [path for path in paths if str(path) not in texts]
     listing = list_runs(roots)
     require_runs(listing, roots)
@@ -169,7 +169,11 @@ def diff(
     from viaduct.runs.listing import open_run
 
     differences = diff_runs(open_run(a), open_run(b))
-    print(json.dumps(finite_or_null(differences.record()), indent=1) if as_json else "\n".join(differences.lines()))
+    print(
+        json.dumps(finite_or_null(differences.build_record()), indent=1)
+        if as_json
+        else "\n".join(differences.render_lines())
+    )
     return 1 if differences.differs else 0
 
 

@@ -49,8 +49,8 @@ def test_without_a_card_the_limits_are_those_of_an_h200() -> None:
 
 def test_two_cases_of_a_signature_have_the_same_tensors() -> None:
     first, second = (RandomTensors(CPU, torch.float16) for _ in range(2))
-    assert torch.equal(first.rows(3, 4), second.rows(3, 4))
-    images = first.images(2, 8, 3, 5)
+    assert torch.equal(first.draw_rows(3, 4), second.draw_rows(3, 4))
+    images = first.draw_images(2, 8, 3, 5)
     assert (images.shape, images.dtype) == ((2, 8, 3, 5), torch.float16)
     assert images.is_contiguous(memory_format=torch.channels_last)
 

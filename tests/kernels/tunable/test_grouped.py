@@ -55,13 +55,13 @@ def test_references_of_grouped_kernels_are_the_gradients_of_a_convolution(per_gr
     signature = (*signature_of(2, 7, per_group, stride)[:-1], "float32")
     channels, out = 32 * per_group, (7 - 1) // stride + 1
     random = RandomTensors(CPU, torch.float32)
-    weight = (random.images(channels, per_group, 3, 3) * 0.2).double().requires_grad_()
-    x = random.images(2, channels, 7, 7).double().requires_grad_()
+    weight = (random.draw_images(channels, per_group, 3, 3) * 0.2).double().requires_grad_()
+    x = random.draw_images(2, channels, 7, 7).double().requires_grad_()
     y = F.conv2d(x, weight, stride=stride, padding=1, groups=32)
-    gradient = x.detach() if stride == 1 else random.images(2, channels, out, out).double()
+    gradient = x.detach() if stride == 1 else random.draw_images(2, channels, out, out).double()
     expected = dict(zip(GROUPED, (y, *torch.autograd.grad(y, (x, weight), gradient, retain_graph=True)), strict=True))
     if stride == 1:  # the case of the weights draws a gradient of its own
-        second = random.images(2, channels, out, out).double()
+        second = random.draw_images(2, channels, out, out).double()
         expected["grouped_weight_gradient"] = torch.autograd.grad(y, weight, second)[0]
     for kernel in GROUPED:
         (found,) = make_case((kernel, signature), CPU).reference()

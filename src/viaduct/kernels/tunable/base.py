@@ -83,15 +83,15 @@ class RandomTensors:
         self.device, self.dtype = device, dtype
         self.generator = torch.Generator().manual_seed(0)
 
-    def rows(self, rows: int, channels: int) -> Tensor:
+    def draw_rows(self, rows: int, channels: int) -> Tensor:
         return torch.randn(rows, channels, generator=self.generator).to(self.device, self.dtype)
 
-    def images(self, count: int, channels: int, height: int, width: int) -> Tensor:
+    def draw_images(self, count: int, channels: int, height: int, width: int) -> Tensor:
         """Return channels_last images [N, C, H, W]."""
-        x = self.rows(count * height * width, channels)
+        x = self.draw_rows(count * height * width, channels)
         return x.view(count, height, width, channels).permute(0, 3, 1, 2)
 
-    def norm(self, channels: int) -> Norm:
+    def draw_norm(self, channels: int) -> Norm:
         """Return a batch norm with random statistics, scale and shift."""
         mean, shift = (torch.randn(channels, generator=self.generator) * 0.3 for _ in range(2))
         inverse_deviation, scale = (torch.rand(channels, generator=self.generator) + 0.5 for _ in range(2))

@@ -102,8 +102,8 @@ def prepare_case(kernel: str, random: RandomTensors, *sizes: int) -> LaunchAndRe
     layer = read_layer(*sizes)
     groups = layer.channels // layer.per_group
     shape = (layer.channels, layer.per_group, 3, 3)
-    weight = random.images(*shape) * 0.2
-    x = random.images(layer.count, layer.channels, layer.height, layer.width)
+    weight = random.draw_images(*shape) * 0.2
+    x = random.draw_images(layer.count, layer.channels, layer.height, layer.width)
     right = (layer.out_width - 1) * layer.stride + 3 - layer.left - layer.width
     bottom = (layer.out_height - 1) * layer.stride + 3 - layer.top - layer.height
     padded = F.pad(x.double(), (layer.left, right, layer.top, bottom))
@@ -114,7 +114,7 @@ def prepare_case(kernel: str, random: RandomTensors, *sizes: int) -> LaunchAndRe
         transposed = weight.double().view(groups, layer.per_group, layer.per_group, 3, 3).transpose(1, 2).flatten(0, 1)
         expected = F.conv2d(padded, transposed.flip(2, 3), groups=groups)
         return lambda: [grouped_cuda.run_convolution(x, weight, layer, transposed=True)], lambda: [expected]
-    gradient = random.images(layer.count, layer.channels, layer.out_height, layer.out_width)
+    gradient = random.draw_images(layer.count, layer.channels, layer.out_height, layer.out_width)
     if kernel == INPUT:
         doubles = weight.double(), gradient.double()
         full = conv2d_input(padded.shape, *doubles, layer.stride, groups=groups)  # type: ignore[no-untyped-call]

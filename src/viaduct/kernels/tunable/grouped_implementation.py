@@ -35,9 +35,9 @@ def prepare_case(direction: str, random: RandomTensors, *sizes: int) -> LaunchAn
     conv: nn.Conv2d = SameConv2d(channels, channels, 3, stride, groups)
     if not same:
         conv = nn.Conv2d(channels, channels, 3, stride, padding, groups=groups, bias=False)
-    weight, x = random.images(channels, per_group, 3, 3) * 0.2, random.images(count, channels, height, width)
+    weight, x = random.draw_images(channels, per_group, 3, 3) * 0.2, random.draw_images(count, channels, height, width)
     (top, bottom), (left, right) = grouped.find_paddings(x, conv)
-    gradient = random.images(count, channels, *grouped.compute_output_size(x, conv))
+    gradient = random.draw_images(count, channels, *grouped.compute_output_size(x, conv))
 
     def compute() -> list[Tensor]:
         inputs = x.double().requires_grad_(), weight.double().requires_grad_()

@@ -45,16 +45,16 @@ def compute_pool(x: Tensor, pool: Pool) -> Tensor:
 
 def prepare_forward(random: RandomTensors, *sizes: int) -> LaunchAndReference:
     *shape, size, stride, average, valid_only = sizes
-    x, pool = random.images(*shape), Pool(size, stride, bool(average), bool(valid_only))
+    x, pool = random.draw_images(*shape), Pool(size, stride, bool(average), bool(valid_only))
     return lambda: [pooling.apply_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)]
 
 
 def prepare_backward(random: RandomTensors, *sizes: int) -> LaunchAndReference:
     *shape, size, stride, average, valid_only = sizes
     pool = Pool(size, stride, bool(average), bool(valid_only))
-    x = random.images(*shape).double().contiguous().requires_grad_()
+    x = random.draw_images(*shape).double().contiguous().requires_grad_()
     y = compute_pool(x, pool)
-    gradient = random.images(*y.shape)
+    gradient = random.draw_images(*y.shape)
     (expected,) = torch.autograd.grad(y, x, gradient.double())
     argmax = None if average else compute_argmax(x.detach().to(random.dtype), pool)
     rows = view_as_rows(gradient)
@@ -72,14 +72,17 @@ def compute_argmax(x: Tensor, pool: Pool) -> Tensor:
 
 def prepare_inference(random: RandomTensors, *sizes: int) -> LaunchAndReference:
     *shape, size, stride = sizes
-    x, pool = random.images(*shape), Pool(size, stride, average=False)
+    x, pool = random.draw_images(*shape), Pool(size, stride, average=False)
     return lambda: [inference.max_pool(x, pool)], lambda: [compute_pool(x.double().contiguous(), pool)]
 
 
 def prepare_sum(random: RandomTensors, count: int, height: int, width: int, channels: int) -> LaunchAndReference:
     """Return a case for the sum of a 3x3 average pool and a norm."""
     pool = Pool(3, 1, average=True)
-    pooled, x, statistics = *(random.images(count, channels, height, width) for _ in range(2)), random.norm(channels)
+    pooled, x, statistics = (
+        *(random.draw_images(count, channels, height, width) for _ in range(2)),
+        random.draw_norm(channels),
+    )
     shape = (count, channels, height, width)
     saved = [terms.SavedTerm(shape, pool=pool), terms.SavedTerm(shape, view_as_rows(x), statistics)]
 

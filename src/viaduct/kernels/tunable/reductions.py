@@ -54,7 +54,7 @@ def make_space(signature: Signature, limits: Limits) -> Space:
 
 def prepare_statistics(random: RandomTensors, rows: int, channels: int, _: int) -> LaunchAndReference:
     """Return a case for the statistics of a batch norm."""
-    x = random.rows(rows, channels) + 2
+    x = random.draw_rows(rows, channels) + 2
     layer = nn.BatchNorm2d(channels).to(random.device)
 
     def launch() -> list[Tensor]:
@@ -72,7 +72,11 @@ def prepare_statistics(random: RandomTensors, rows: int, channels: int, _: int) 
 
 def prepare_sums(random: RandomTensors, rows: int, channels: int, _: int) -> LaunchAndReference:
     """Return a case for the sums of a batch norm's gradient behind a ReLU."""
-    gradient, x, statistics = random.rows(rows, channels) + 1, random.rows(rows, channels), random.norm(channels)
+    gradient, x, statistics = (
+        random.draw_rows(rows, channels) + 1,
+        random.draw_rows(rows, channels),
+        random.draw_norm(channels),
+    )
 
     def launch() -> list[Tensor]:
         sums = norm.sum_gradient(gradient, x, statistics)
@@ -91,8 +95,8 @@ def prepare_merge(random: RandomTensors, rows: int, channels: int, tensors: int)
     `tensors` in the signature counts the gradients and the input of a norm; 1 means one gradient without a norm.
     """
     count = max(1, min(tensors - 1, terms.MAX_READERS))
-    gradients = [random.rows(rows, channels) + 1 for _ in range(count)]
-    x, statistics = random.rows(rows, channels), random.norm(channels)
+    gradients = [random.draw_rows(rows, channels) + 1 for _ in range(count)]
+    x, statistics = random.draw_rows(rows, channels), random.draw_norm(channels)
     bits = torch.rand((rows, count_blocks(channels, 8), 8), generator=random.generator) < 0.5
     signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(random.device)
     mask = bits.flatten(1)[:, :channels].to(random.device)

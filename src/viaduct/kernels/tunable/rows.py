@@ -51,7 +51,7 @@ def compute_scale_shift(x: Tensor, statistics: Norm) -> Tensor:
 
 
 def prepare_scale_shift(random: RandomTensors, rows: int, channels: int) -> LaunchAndReference:
-    x, statistics = random.rows(rows, channels), random.norm(channels)
+    x, statistics = random.draw_rows(rows, channels), random.draw_norm(channels)
     reference = compute_scale_shift(x, statistics).relu()
     return lambda: [norm.apply_scale_shift(x, statistics)], lambda: [reference]
 
@@ -59,8 +59,8 @@ def prepare_scale_shift(random: RandomTensors, rows: int, channels: int) -> Laun
 def prepare_scale_shift_add(
     random: RandomTensors, rows: int, channels: int, *, has_other_norm: bool
 ) -> LaunchAndReference:
-    x, other = (random.rows(rows, channels) for _ in range(2))
-    statistics, other_statistics = (random.norm(channels) for _ in range(2))
+    x, other = (random.draw_rows(rows, channels) for _ in range(2))
+    statistics, other_statistics = (random.draw_norm(channels) for _ in range(2))
 
     def launch() -> list[Tensor]:
         y, signs = norm.apply_scale_shift_add(x, statistics, other, other_statistics if has_other_norm else None)
@@ -75,7 +75,11 @@ def prepare_scale_shift_add(
 
 
 def prepare_input_gradient(random: RandomTensors, rows: int, channels: int) -> LaunchAndReference:
-    gradient, x, statistics = random.rows(rows, channels), random.rows(rows, channels), random.norm(channels)
+    gradient, x, statistics = (
+        random.draw_rows(rows, channels),
+        random.draw_rows(rows, channels),
+        random.draw_norm(channels),
+    )
     sums = Sums(*(torch.randn(2, channels, generator=random.generator) * rows**0.5).to(random.device))
 
     def compute() -> list[Tensor]:
@@ -90,14 +94,14 @@ def prepare_repeat(random: RandomTensors, rows: int, channels: int) -> LaunchAnd
     """Return a case for the gradient of a mean over the pixels of an image: each pixel's row is the same."""
     # Pixels of an image: those of usual feature maps (7x7, 8x8, 14x14), else the smallest divisor of the rows.
     times = next(divisor for divisor in (49, 64, 196, *range(2, rows + 1)) if rows % divisor == 0) if rows > 1 else 1
-    each = random.rows(rows // times, channels)
+    each = random.draw_rows(rows // times, channels)
     gradient = each.as_strided((rows // times, channels, 1, times), (channels, 1, 0, 0))
     return (lambda: [norm.make_gradient_rows(gradient, each.dtype)], lambda: [each.repeat_interleave(times, dim=0)])
 
 
 def prepare_sum(random: RandomTensors, rows: int, channels: int) -> LaunchAndReference:
     """Return a case for the sum of two batch norms' outputs, read through a ReLU."""
-    xs, norms = [random.rows(rows, channels) for _ in range(2)], [random.norm(channels) for _ in range(2)]
+    xs, norms = [random.draw_rows(rows, channels) for _ in range(2)], [random.draw_norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
     saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics) for x, statistics in zip(xs, norms, strict=True)]
 
@@ -115,14 +119,14 @@ def prepare_sum(random: RandomTensors, rows: int, channels: int) -> LaunchAndRef
 
 
 def prepare_gather_halves(random: RandomTensors, rows: int, channels: int) -> LaunchAndReference:
-    x = random.images(1, channels, 2, 2 * rows)
+    x = random.draw_images(1, channels, 2, 2 * rows)
     expected = torch.stack([x[0, :, row, row::2].t() for row in range(2)])
     return lambda: [halves.gather(x)], lambda: [expected]
 
 
 def prepare_scatter_halves(random: RandomTensors, width: int, channels: int) -> LaunchAndReference:
     # An image of a single row has no odd pixels (odd row and odd column), so `odd` is not part of the result.
-    even, odd = (random.rows((width + 1) // 2, channels) for _ in range(2))
+    even, odd = (random.draw_rows((width + 1) // 2, channels) for _ in range(2))
     expected = torch.zeros((1, channels, 1, width), dtype=even.dtype, device=random.device)
     expected[0, :, 0, ::2] = even.t()
     return lambda: [halves.scatter(even, odd, (1, channels, 1, width))], lambda: [expected]

@@ -66,8 +66,8 @@ class StemTensors:
     def __init__(self, random: RandomTensors, count: int, height: int, width: int) -> None:
         self.random = random
         self.size = stem.Size(count, height, width, FILTERS, 0)
-        self.images = self.random.images(count, 3, 2 * height, 2 * width)
-        weight = (self.random.rows(FILTERS, 3 * 7 * 7).float() * 0.1).to(self.random.dtype)
+        self.images = self.random.draw_images(count, 3, 2 * height, 2 * width)
+        weight = (self.random.draw_rows(FILTERS, 3 * 7 * 7).float() * 0.1).to(self.random.dtype)
         self.weight = weight.view(FILTERS, 3, 7, 7)
         # For a padding of 3 pixels: two folded pixels before, and an offset of 2 * 2 - 3.
         self.folded = stem.fold(self.images, 2, self.random.dtype)
@@ -77,8 +77,8 @@ class StemTensors:
         """Compute the convolution in float64: [N, C, H, W]."""
         return F.conv2d(self.images.double(), self.weight.double(), stride=2, padding=3)
 
-    def rows(self) -> Tensor:
-        return self.random.rows(self.size.rows, FILTERS)
+    def draw_rows(self) -> Tensor:
+        return self.random.draw_rows(self.size.rows, FILTERS)
 
 
 def prepare_convolution(random: RandomTensors, *shape: int) -> LaunchAndReference:
@@ -93,14 +93,14 @@ def prepare_convolution(random: RandomTensors, *shape: int) -> LaunchAndReferenc
 
 def prepare_inference(random: RandomTensors, *shape: int) -> LaunchAndReference:
     tensors = StemTensors(random, *shape)
-    bias = random.rows(1, FILTERS)[0]
+    bias = random.draw_rows(1, FILTERS)[0]
     expected = (tensors.convolve() + bias.double().view(1, -1, 1, 1)).relu()
     return lambda: [inference.stem_relu(tensors.images, tensors.folded_weight, bias, 3)], lambda: [expected]
 
 
 def prepare_pool(random: RandomTensors, *shape: int) -> LaunchAndReference:
     tensors = StemTensors(random, *shape)
-    x, statistics = tensors.rows(), random.norm(FILTERS)
+    x, statistics = tensors.draw_rows(), random.draw_norm(FILTERS)
 
     def compute() -> list[Tensor]:
         y = (x.float() * statistics.scale + statistics.shift).to(x.dtype).double().relu()
@@ -112,8 +112,8 @@ def prepare_pool(random: RandomTensors, *shape: int) -> LaunchAndReference:
 
 
 def prepare_sums(random: RandomTensors, windows: int) -> LaunchAndReference:
-    gradient, max_input = random.rows(windows, FILTERS) + 1, random.rows(windows, FILTERS)
-    statistics = random.norm(FILTERS)
+    gradient, max_input = random.draw_rows(windows, FILTERS) + 1, random.draw_rows(windows, FILTERS)
+    statistics = random.draw_norm(FILTERS)
     argmax = torch.randint(0, 10, (windows, FILTERS), generator=random.generator).to(random.device, torch.uint8)
 
     def launch() -> list[Tensor]:
@@ -130,9 +130,9 @@ def prepare_sums(random: RandomTensors, windows: int) -> LaunchAndReference:
 def prepare_input_gradient(random: RandomTensors, *shape: int) -> LaunchAndReference:
     """Return the case of the gradient w.r.t. the norm's input, with a random argmax of the pool."""
     tensors = StemTensors(random, *shape)
-    size, x, statistics = tensors.size, tensors.rows(), random.norm(FILTERS)
+    size, x, statistics = tensors.size, tensors.draw_rows(), random.draw_norm(FILTERS)
     windows = size.count * size.pooled_size[0] * size.pooled_size[1]
-    gradient = random.rows(windows, FILTERS)
+    gradient = random.draw_rows(windows, FILTERS)
     argmax = torch.randint(0, 9, (windows, FILTERS), generator=random.generator)
     argmax = drop_cells_outside(argmax, size).to(random.device, torch.uint8)
     sums = Sums(*(torch.randn(2, FILTERS, generator=random.generator) * windows**0.5).to(random.device))
@@ -168,7 +168,7 @@ def compute_input_gradient(
 
 def prepare_weight_gradient(random: RandomTensors, *shape: int) -> LaunchAndReference:
     tensors = StemTensors(random, *shape)
-    norm_gradient = tensors.rows()
+    norm_gradient = tensors.draw_rows()
     gradient = norm_gradient.double().view(*tensors.size.shape, FILTERS).permute(0, 3, 1, 2)
     shape = (FILTERS, 3, 7, 7)
     images = tensors.images.double()

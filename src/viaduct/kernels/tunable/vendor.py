@@ -30,10 +30,10 @@ def prepare_case(random: RandomTensors, *sizes: int) -> LaunchAndReference:
     """Return the case of the forward pass and both gradients of a library convolution."""
     count, channels, height, width, filters, kernel, stride, padding, groups = sizes
     signature: Signature = (*sizes, DTYPES[random.dtype])
-    x = random.images(count, channels, height, width)
-    weight = random.images(filters, channels // groups, kernel, kernel) * 0.2
+    x = random.draw_images(count, channels, height, width)
+    weight = random.draw_images(filters, channels // groups, kernel, kernel) * 0.2
     out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]
-    gradient = random.images(count, filters, out[0], out[1])
+    gradient = random.draw_images(count, filters, out[0], out[1])
     tensors = (x, weight, gradient)
     by_layout = {name: [tensor.contiguous(memory_format=form) for tensor in tensors] for name, form in LAYOUTS.items()}
 
