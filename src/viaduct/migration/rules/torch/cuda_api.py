@@ -123,8 +123,8 @@ def report_cuda_only(site: Site, name: str) -> None:
     """Report a name that only CUDA is known to have; the risk is lower under a test for a card or for CUDA."""
     if name == "OutOfMemoryError":
         site.advise(
-            "torch.OutOfMemoryError, since torch 2.5, is the error of every card; this one may stay",
-            zh="自 torch 2.5 起各加速卡共用 torch.OutOfMemoryError;此处可以保留",
+            "newer plug-ins raise torch.OutOfMemoryError too, which torch has since 2.5; this one may stay",
+            zh="较新的插件同样抛出 torch.OutOfMemoryError(torch 2.5 起提供);此处可以保留",
         )
         return
     tests = [node.test for node in site.source.ancestors(site.node) if isinstance(node, ast.If | ast.IfExp)]

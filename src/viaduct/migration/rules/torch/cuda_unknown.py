@@ -45,9 +45,10 @@ def report_unknown(site: Site) -> None:
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
         site.advise(
-            "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch "
-            "2.5)",
-            zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
+            "torch.cuda.OutOfMemoryError may stay: newer releases of torch_npu raise the same class "
+            "(torch.OutOfMemoryError since torch 2.5), older ones a RuntimeError",
+            zh="torch.cuda.OutOfMemoryError 可以保留:新版 torch_npu 抛出同一异常类(torch 2.5 起为 "
+            "torch.OutOfMemoryError),旧版抛出 RuntimeError",
         )
         return
     is_reported = name.partition(".")[0] in NAMES_REPORTED_BY_OTHER_RULES

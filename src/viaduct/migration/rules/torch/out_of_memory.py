@@ -7,8 +7,8 @@
          if "CUDA out of memory" not in str(error):
              raise
 
-The messages of other cards do not contain "CUDA". All cards raise torch.OutOfMemoryError (since torch 2.5;
-torch.cuda.OutOfMemoryError before), and their messages contain "out of memory".
+The messages of other cards contain "out of memory", but not "CUDA". The MLU and newer releases of torch_npu raise
+torch.OutOfMemoryError (torch.cuda.OutOfMemoryError before torch 2.5), older releases of torch_npu a RuntimeError.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def advise_search(site: Site) -> None:
     is_search = isinstance(parent, ast.Call) and method_name(parent) in SEARCH_METHODS
     if CUDA_MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):
         site.advise(
-            "messages of other cards do not say CUDA: catch torch.OutOfMemoryError (since torch 2.5; "
-            "torch.cuda.OutOfMemoryError before), or search for 'out of memory' only",
-            zh="其他加速卡的报错不含 CUDA:请捕获 torch.OutOfMemoryError(torch 2.5 起;之前为 "
-            "torch.cuda.OutOfMemoryError),或只查找 'out of memory'",
+            "messages of other cards do not say CUDA: search for 'out of memory' only, or catch torch.OutOfMemoryError "
+            "(since torch 2.5; torch.cuda.OutOfMemoryError before), which older plug-ins do not raise",
+            zh="其他加速卡的报错不含 CUDA:请只查找 'out of memory',或捕获 torch.OutOfMemoryError(torch 2.5 起;之前为 "
+            "torch.cuda.OutOfMemoryError),但旧版插件不抛出该异常",
             risk="medium",
         )
