@@ -112,7 +112,9 @@ def test_a_run_that_reached_its_threshold_has_finished(run: RunDir, capsys: pyte
     recipe = replace(TINY, evaluation=Evaluation(stop_threshold=0.01), steps=20)
     run_recipe(run, recipe)
     assert count_steps(run) == 5
-    read_stderr(capsys)
+    printed = read_stderr(capsys)
+    assert "% after step 5 of 20, ended early: top-1" in printed
+    assert "reached the stop threshold of 1 %. Report: " in printed
     run_recipe(run, recipe)
     assert "has finished already" in read_stderr(capsys)
 

@@ -107,6 +107,8 @@ def write_final_files(request: TrainingRequest, training: Training) -> None:
     metric = "top-1 on noise" if isinstance(facts.images, SyntheticSet) else "validation top-1"
     score = facts.score
     result = f"{metric} {100 * score.top1:.2f} % after step {facts.step}" if score else "no evaluation"
+    if facts.stop_reason and facts.step < facts.steps:
+        result += f" of {facts.steps}, ended early: {facts.stop_reason.rstrip('.')}"
     print_note(f"Finished: {result}. Report: {run.report}")
     for line in averages.describe(run.path) if averages and averages.is_unsettled else ():
         print_note(line)
