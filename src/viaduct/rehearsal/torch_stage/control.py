@@ -12,9 +12,10 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, resolve_card_index
 
-# Environment variables that list the visible cards, such as ASCEND_RT_VISIBLE_DEVICES; the first that is set counts.
-# The MLU's third is CUDA_VISIBLE_DEVICES, which is not read here.
-_VISIBLE_VARIABLES = {"npu": NPU.visible_variables, "mlu": MLU.visible_variables[:2]}
+# The card's own variables that list the visible cards, such as ASCEND_RT_VISIBLE_DEVICES; the first that is set counts.
+_VISIBLE_VARIABLES = {
+    card.name: [name for name in card.visible_variables if name != "CUDA_VISIBLE_DEVICES"] for card in (NPU, MLU)
+}
 _initialized = False
 
 
