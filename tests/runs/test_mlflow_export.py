@@ -85,6 +85,16 @@ def test_metrics_are_written_with_their_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_damaged_lines_of_metrics_are_counted_in_a_tag(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    make_run(tmp_path / "runs" / "b")
+    write_store(list_runs([tmp_path / "runs"]).runs, tmp_path / "store")
+    tags = list((tmp_path / "store").glob("*/*/tags/viaduct.damaged_lines"))
+    assert [tag.read_text() for tag in tags] == ["1"]
+
+
 def test_mlflow_itself_reads_the_store_and_migrates_it(tmp_path: Path) -> None:
     python = install_mlflow(tmp_path / "environment")
     store = make_store(tmp_path)

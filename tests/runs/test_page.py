@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from runs.sample_runs import describe_origin, make_run
 from viaduct.reporting import ParallelPlot, RunCurves, render_page
 from viaduct.runs.listing import list_runs
@@ -52,6 +54,16 @@ def test_of_many_runs_the_best_are_drawn_and_that_is_reported(tmp_path: Path) ->
     names = {series.name for series in section.parts[0].series}  # type: ignore[attr-defined]
     assert "r0" not in names
     assert f"r{MAX_CURVES + 5}" in names
+
+
+def test_runs_whose_curves_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "short", steps=20)
+    make_run(tmp_path / "long", steps=600)
+    limit = (tmp_path / "short" / "metrics.jsonl").stat().st_size
+    monkeypatch.setattr("viaduct.run_files.MAX_METRICS_BYTES", limit)
+    section = build_page(list_runs([tmp_path]).runs, [], "runs").sections[0]
+    assert section.text == "Metrics that cannot be read: long."
+    assert [series.name for series in section.parts[0].series] == ["short"]  # type: ignore[attr-defined]
 
 
 def test_noise_is_named_and_never_the_best(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def write_tags(folder: Path, run: RunFacts, path: str) -> None:
         "viaduct.path": path,
         "viaduct.state": run.state,
         "viaduct.reason": run.reason,
+        "viaduct.damaged_lines": run.damaged_lines or None,  # of metrics.jsonl, which the metrics lack
         "viaduct.data": run.data_path or run.data,
         "viaduct.data.fingerprint": run.fingerprint,
         "viaduct.device": run.device,

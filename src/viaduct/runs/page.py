@@ -121,9 +121,13 @@ def build_curves(runs: Sequence[RunFacts]) -> Section | None:
     if len(runs) > MAX_CURVES:
         drawn.sort(key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)
     drawn = drawn[:MAX_CURVES]
-    losses, accuracies = [], []
+    losses, accuracies, unreadable = [], [], []
     for run in drawn:
-        logs, evaluations = read_records(run)
+        try:
+            logs, evaluations = (read_metrics(Path(run.path), kind) for kind in ("log", "evaluation"))
+        except (BadRun, OSError):
+            unreadable.append(run.name)
+            continue
         losses.append(read_series(run.name, logs, "loss"))
         accuracies.append(read_series(run.name, evaluations, "top1", 100.0))
     parts: list[Part] = []
@@ -131,19 +135,9 @@ def build_curves(runs: Sequence[RunFacts]) -> Section | None:
         parts.append(RunCurves("Training loss", "step", "loss", losses, log_y=needs_log_scale(losses)))
     if any(len(series.x) for series in accuracies):
         parts.append(RunCurves("Validation top-1", "step", "top-1", accuracies, unit="%"))
-    if not parts:
-        return None
-    text = f"The {len(drawn)} runs with the best top-1 of {len(runs):,}." if len(drawn) < len(runs) else ""
-    return Section("Curves", text, parts)
-
-
-def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
-    """Return the log lines and the evaluations of a run; empty lists if its metrics cannot be read."""
-    path = Path(run.path)
-    try:
-        return read_metrics(path, "log"), read_metrics(path, "evaluation")
-    except (BadRun, OSError):
-        return [], []
+    notes = [f"The {len(drawn)} runs with the best top-1 of {len(runs):,}."] if len(drawn) < len(runs) else []
+    notes += [f"Metrics that cannot be read: {join_first(unreadable)}."] if unreadable else []
+    return Section("Curves", " ".join(notes), parts) if parts or unreadable else None
 
 
 def read_series(name: str, records: list[Json], field: str, factor: float = 1.0) -> Series:
