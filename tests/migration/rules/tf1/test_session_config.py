@@ -322,6 +322,17 @@ def test_a_session_with_a_helper_that_adds_npu_optimizer_stays(way: str, apart: 
     check_noop("session_config", source, others=others)
 
 
+def test_remapping_is_switched_off_in_each_config_with_npu_optimizer() -> None:
+    text = "import tensorflow as tf\nfrom npu_bridge.estimator import npu_ops\n"
+    for name, last in (("a", "a.graph_options.rewrite_options.remapping = 2\n"), ("b", "")):
+        text += f"{name} = tf.ConfigProto()\no{name} = {name}.graph_options.rewrite_options.custom_optimizers.add()\n"
+        text += f'o{name}.name = "NpuOptimizer"\n{last}'
+        text += f"with tf.Session(config={name}) as s:\n    s.run(x)\n"
+    after = migrate_source(text, "session_config").after.decode()
+    assert after.count("remapping") == 2
+    assert "b.graph_options.rewrite_options.remapping = RewriterConfig.OFF\n" in after
+
+
 def test_remapping_is_switched_off_in_a_config_with_npu_optimizer() -> None:
     lines = (
         "import tensorflow as tf\nfrom npu_bridge.estimator import npu_ops\n{}def run():\n    c = tf.ConfigProto()\n"

@@ -24,6 +24,7 @@ GPU.
 from __future__ import annotations
 
 import ast
+import re
 
 from viaduct.cards.limits import REMAPPING_FUSES
 from viaduct.migration.lookups import mark_once, plain_name
@@ -50,6 +51,8 @@ from viaduct.migration.sessions import CONFIG_ARGUMENTS, CONFIG_ARGUMENTS_BY_KIN
 rule = Rule(
     __name__, target_needs="sessions", spec_rows=("S1", "S2", "S3", "S4", "S6", "K2"), after=("horovod_devices",)
 )
+
+NPU_INIT_IMPORT = re.compile(r"npu_bridge\.npu_init|import npu_init")
 
 
 @rule.call(*CONFIG_ARGUMENTS)
@@ -141,15 +144,15 @@ def configure_session(site: Site, keyword: str, position: int) -> None:
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Switch remapping off for a config, assigned once, that gets a custom optimizer.
+    """Switch remapping off for a config, assigned once, that gets a custom optimizer and does not set remapping.
 
-    A file with the word remapping or npu_init stays.
+    A file that imports npu_init stays: newer releases of it switch remapping off for every session.
     """
     config = config_proto.find_config_variable(site, value)
-    if config is None or len(config.assignments) != 1:
+    if config is None or len(config.assignments) != 1 or NPU_INIT_IMPORT.search(site.source.text):
         return
-    if "remapping" in site.source.text or "npu_init" in site.source.text:
-        return  # importing npu_init switches it off for every session
+    if sets_remapping(site, config, value):
+        return
     adding_statement = config_proto.find_adding_statement(site, config, value)
     if adding_statement is None or not mark_once(site, "remapping", config.assignments[0]):
         return
@@ -159,3 +162,12 @@ def switch_remapping_off(site: Site, value: ast.expr) -> None:
     site.edit.insert_after(last, [switch])
     english, chinese = REMAPPING_FUSES
     site.report_change(f"{english}: it is switched off", zh=f"{chinese}：已关闭")
+
+
+def sets_remapping(site: Site, config: config_proto.ConfigVariable, value: ast.expr) -> bool:
+    """Return True if the file sets the field `remapping` of a config, directly or through a name for its options."""
+    field = (*config.parts, "graph_options", "rewrite_options", "remapping")
+    return any(
+        config_proto.get_field_path(site, node) == field and config_proto.is_same_variable(site, config, node, value)
+        for node in site.source.attributes.get("remapping", ())
+    )
