@@ -263,7 +263,7 @@ def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
 
 
 def leave_undecodable(path: str, data: bytes, error: UnicodeDecodeError) -> FileResult:
-    """Return the result of a shell script or a settings file that is not UTF-8: a finding if it names CUDA or NCCL."""
+    """Leave a shell script or settings file that is not UTF-8 unchanged; report it if it names CUDA or NCCL."""
     reason = UndecodableText(f"cannot be decoded: {error}", f"无法解码:{error}")
     finding = replace(make_unparsable_finding(path, reason), risk="low")
     return FileResult(path, data, data, (finding,) if CUDA_OR_NCCL.search(data) else ())

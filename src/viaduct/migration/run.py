@@ -408,7 +408,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
 
 
 def report_skipped_cell(path: str, cell: notebooks.SkippedCell) -> Finding | None:
-    """Return the finding for a cell that was not analysed; None for a `%%` cell without a framework, CUDA and NCCL."""
+    """Return the finding for a cell that was not analysed; None for a `%%` cell without framework, CUDA and NCCL."""
     is_relevant = mentions_framework(cell.text.encode()) or shell.CUDA_IN_COMMAND.search(cell.text) is not None
     if cell.text.lstrip().startswith("%%") and not is_relevant:
         return None
@@ -419,8 +419,11 @@ def report_skipped_cell(path: str, cell: notebooks.SkippedCell) -> Finding | Non
 
 
 def report_commands(path: str, notebook: notebooks.Notebook) -> Iterator[Finding]:
-    """Yield a finding for each IPython line that names CUDA or NCCL, such as `!python train.py --device cuda`."""
-    skipped = {cell.line + count for cell in notebook.skipped for count in range(cell.text.count("\n") + 1)}
+    """Yield a finding for each IPython line that names CUDA or NCCL, such as `!python train.py --device cuda`.
+
+    Cells that were not analysed are reported as a whole (`report_skipped_cell`).
+    """
+    skipped = {cell.line + offset for cell in notebook.skipped for offset in range(cell.text.count("\n") + 1)}
     for line, text in enumerate(notebook.text.split("\n"), 1):
         match = notebook.placeholder.match(text) if line not in skipped else None
         command = notebook.originals[int(match["number"])] if match else ""
