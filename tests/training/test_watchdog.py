@@ -50,7 +50,7 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     run = tmp_path / "run"
     ended = run_on_ranks(3, run_recipe, run, replace(IMPATIENT, callbacks=(Hang(),)))
     assert [result.exit_code for result in ended] == [LostRank.exit_code] * 3
-    assert "rank 1 hangs: for 1 s it has not come past the end of step 3." in ended[0].output
+    assert "rank 1 hangs: after 1 s without progress it has not come past the end of step 3." in ended[0].output
     assert "sleep_for_ever" in ended[0].output
     assert "rank 1 hangs at the end of step 3" in ended[1].output
     assert "sleep_for_ever" in ended[1].output

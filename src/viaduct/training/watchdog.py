@@ -153,7 +153,8 @@ def explain_hang(
     """Yield lines that name the ranks behind, with their stacks."""
     for rank in behind:
         silence = "" if rank in stacks else "; its stack did not arrive"
-        yield f"rank {rank} hangs: for {seconds:g} s it has not come past {positions[rank].describe()}{silence}."
+        position = positions[rank].describe()
+        yield f"rank {rank} hangs: after {seconds:g} s without progress it has not come past {position}{silence}."
         yield from stacks.get(rank, "").splitlines()
     if not behind:
         position = next(iter(positions.values())).describe()
