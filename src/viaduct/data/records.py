@@ -86,7 +86,7 @@ class Records(Source):
 
     @property
     def usual_image_count(self) -> int:
-        return 1_281_167  # ImageNet's
+        return 1_281_167  # of ImageNet
 
     def get_normalisation(self) -> tuple[Colour, Colour]:
         from viaduct.data.preprocess import get_normalisation

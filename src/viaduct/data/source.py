@@ -116,7 +116,7 @@ class Source(ABC):
 
     @property
     def usual_image_count(self) -> int:
-        """Number of training images of the full set, for noise and other uses without the data; here CIFAR-10's."""
+        """Number of training images of the full set, for noise and other uses without data; here that of CIFAR-10."""
         return 50_000
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:

@@ -147,7 +147,7 @@ def run_script(script: Script) -> ScriptResult:
     main.__file__ = str(script.file.absolute())
     main.__dict__.update(__builtins__=__builtins__, __spec__=script.spec, __cached__=None)
     if is_notebook(script.file):
-        main.__dict__.update(display=print)  # in place of IPython's
+        main.__dict__.update(display=print)  # in place of IPython's display()
         del main.__file__  # Jupyter sets none
     if script.spec is not None:
         main.__package__ = script.spec.parent

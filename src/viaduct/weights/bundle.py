@@ -77,7 +77,7 @@ class Variable:
 
     dtype: str
     shape: tuple[int, ...]
-    dtype_number: int  # TensorFlow's
+    dtype_number: int  # TensorFlow's number of the type
     shard: int  # number of the data file
     offset: int  # in the data file, in bytes
     size: int  # bytes

@@ -75,7 +75,7 @@ class StoredWeights:
     read: Callable[[str], Tensor]  # returns the tensor of a name
     metadata: Metadata
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
-    framework_checkpoint: FrameworkCheckpoint | None = None  # if the names are TensorFlow's or MindSpore's
+    framework_checkpoint: FrameworkCheckpoint | None = None  # if the names are of TensorFlow or MindSpore
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

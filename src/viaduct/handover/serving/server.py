@@ -86,7 +86,7 @@ def explain_address(address: Address, listener: socket.socket) -> Iterator[None]
 
 
 def choose_name(requested: str | None, classifier: Classifier) -> str:
-    """Return the model's name in URLs: the requested one, or the network's."""
+    """Return the model's name in URLs: the requested one, or that of the network."""
     if requested is not None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", requested):
             raise BadValue(
