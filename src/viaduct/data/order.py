@@ -75,9 +75,10 @@ def list_rank_positions(
 ) -> npt.NDArray[np.int64]:
     """Return the sorted positions of a global batch that a rank processes: an equal share of each part.
 
-    `parts` is the number of gradient accumulation steps. If a part does not divide evenly, the first ranks get one
-    image more. With `keeps_mixup_pairs`, a rank that has position i of a part also has position i counted from the
-    part's end, because mixup mixes these two images. Each part must then be divisible by twice the number of ranks.
+    `parts` is the number of gradient accumulation steps, which divides the batch (recipes check it). If a part does not
+    divide evenly among the ranks, the first ranks get one image more. With `keeps_mixup_pairs`, a rank that has
+    position i of a part also has position i counted from the part's end, because mixup mixes these two images. Each
+    part must then be divisible by twice the number of ranks.
     """
     check_ranks(global_batch, rank, ranks, parts, keeps_mixup_pairs)
     size = global_batch // parts
