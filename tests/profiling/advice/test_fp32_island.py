@@ -68,3 +68,10 @@ def test_no_more_is_promised_than_forward_and_backward_take() -> None:
     assert advice is not None
     assert advice.gain_us == 9000.0 * 3 / 4
     assert "recorded time" in advice.gain_basis
+
+
+def test_both_low_precisions_of_a_mixed_network_are_named() -> None:
+    half = multiply(500.0, "float16", "other", calls=2)
+    advice = find(make_profile(operators=[LOW, half, multiply(4000.0, module="wide")]))
+    assert advice is not None
+    assert "10 in bfloat16 and float16 take 4.5 ms" in advice.evidence[0]

@@ -47,7 +47,7 @@ def find(figures: Figures) -> Advice | None:
             f"Let this layer compute in {dtype}: take it out of the region where autocast is off, or convert its "
             "weights with the others. Keep float32 for normalisation, softmax and the loss."
         ),
-        evidence=(*describe_heavy(island, low, dtype), describe_casts(figures)),
+        evidence=(*describe_heavy(island, low), describe_casts(figures)),
         gain_us=gain,
         gain_basis=basis,
         locations=list_locations(island),
@@ -90,13 +90,14 @@ def measure_time_ratio(figures: Figures, island: list[Operator], dtype: str) -> 
     return None
 
 
-def describe_heavy(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
-    """Return a sentence on the heavy operators of both dtypes, and one on each of the two longest in float32."""
+def describe_heavy(island: list[Operator], low: list[Operator]) -> tuple[str, ...]:
+    """Return a sentence on all heavy operators, and one on each of the two longest in float32."""
+    low_dtypes = " and ".join(sorted({find_float_dtype(row) for row in low}))
     time, calls = sum(row.device_or_self_us for row in island), sum(row.calls for row in island)
     low_time, low_calls = sum(row.device_or_self_us for row in low), sum(row.calls for row in low)
     rows = sorted(island, key=lambda row: row.device_or_self_us, reverse=True)[:2]
     return (
-        f"Convolutions and matrix products per step: {low_calls:.0f} in {dtype} take {show_time(low_time)}, "
+        f"Convolutions and matrix products per step: {low_calls:.0f} in {low_dtypes} take {show_time(low_time)}, "
         f"{calls:.0f} in float32 take {show_time(time)}.",
         *(
             f"{row.name} of {row.shapes or 'unknown shape'} in {row.module or row.location or 'an unnamed module'}: "
