@@ -81,7 +81,7 @@ class RunDifference:
 
     def _name_same(self, aspect: Aspect) -> str:
         """Return an aspect's name; for the data also what their fingerprint covers, which may be a part of them."""
-        return f"data (by {self.first.fingerprint_basis})" if aspect.name == "data" else aspect.name
+        return f"data (by {self.first.fingerprint_basis or 'fingerprint'})" if aspect.name == "data" else aspect.name
 
     def _describe_results(self) -> list[str]:
         """Compare the last top-1; if it is equal in both, the best one."""

@@ -20,7 +20,7 @@ class RunFacts:
     fields: dict[str, Any]  # values of the recipe's fields by their paths, such as `optimizer.lr`
     data: str = ""  # last component of the data's path, or the class of the recipe's data if it needs no path
     data_path: str | None = None
-    fingerprint: str | None = None  # digest of the training data
+    fingerprint: str | None = None  # digest of the training and validation data
     fingerprint_basis: str | None = None  # inputs of the fingerprint, in words
     build: dict[str, Any] | None = None  # record that `viaduct data build` wrote beside the data
     images: int | None = None  # number of training images
@@ -37,7 +37,7 @@ class RunFacts:
     pid: int | None = None  # of the last session (start of training), like commit, machine, ranks and host
     began: float | None = None
     changed: float | None = None  # last change of metrics.jsonl, or of recipe.json if there are no metrics
-    sessions: int | None = None  # number of times that training was started
+    sessions: int | None = None  # number of recorded starts of training; recipe.json keeps the first and the latest
     id: str | None = None  # drawn when the run began; copies of the run have the same
     init: dict[str, Any] | None = None
     """File of the first weights; lineage.py lists the keys."""

@@ -43,7 +43,7 @@ def read_last_records(run: RunFacts, kind: str) -> list[Json]:
 
 def render_facts(run: RunFacts) -> str:
     began = DASH if run.began is None else f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M} UTC"
-    sessions = f"started {run.sessions} times; " if run.sessions and run.sessions > 1 else ""
+    sessions = f"{run.sessions} starts recorded; " if run.sessions and run.sessions > 1 else ""
     fingerprint = "fingerprint not recorded"
     if run.fingerprint is not None:
         fingerprint = f"fingerprint {run.fingerprint[:12]} of {run.fingerprint_basis}"
