@@ -56,8 +56,8 @@ def format_scientific(value: float, digits: int = 3) -> str:
 def format_column(values: Sequence[float]) -> list[str]:
     """Format the numbers of a column with the same number of decimals, or all in scientific form.
 
-    The largest number gets four significant digits and the smallest three; decimals that are 0 in all of them are left
-    out.
+    The largest number gets at least four significant digits and the smallest at least three, unless these are zeros:
+    decimals that are 0 in all of them are left out.
     """
     sizes = [abs(value) for value in values if math.isfinite(value) and value]
     if all(float(size).is_integer() for size in sizes) and max(sizes, default=0) < 1e15:
