@@ -39,6 +39,12 @@ def test_the_patch_follows_torch_and_precedes_the_projects_imports(to: str, line
     check_rewrite("patch_mode", head + script, head + lines + script, to=to, mode="patch")
 
 
+def test_an_import_in_a_comment_is_no_patch() -> None:
+    source = "# from torch_npu.contrib import transfer_to_npu\nimport torch\nx = torch.zeros(1).cuda()\n"
+    after = migrate_source(source, mode="patch").after.decode()
+    assert after == source.replace("import torch\n", "import torch\n" + NPU, 1)
+
+
 def test_an_imported_plug_in_is_not_imported_twice() -> None:
     head = "import torch\nimport torch_npu\n"
     after = head + "from torch_npu.contrib import transfer_to_npu\n" + MAIN

@@ -19,6 +19,8 @@ def test_a_file_of_a_project_that_was_migrated_before_is_left_alone() -> None:
     text = "import torch\n\n\ndef move(x):\n    return x.npu()\n"
     others = {"main.py": "import torch\nimport torch_npu\nimport helper\n"}
     assert not migrate_source(text, RULE, "helper.py", others).changed
+    commented = {"main.py": "import torch\n# import torch_npu\nimport helper\n"}
+    assert b"import torch_npu\n" in migrate_source(text, RULE, "helper.py", commented).after
 
 
 def test_the_import_accompanies_any_rule_that_writes_device_code() -> None:

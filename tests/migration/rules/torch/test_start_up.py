@@ -54,6 +54,14 @@ def test_a_worker_whose_device_is_only_a_number_gets_the_settings_too() -> None:
     assert f"def work(rank, x):\n    {TWO[0]}\n    {TWO[1]}\n    x.to(rank)\n" in after
 
 
+def test_settings_in_a_comment_do_not_count() -> None:
+    before = f"{HEAD}# {TWO[0]}\nif __name__ == '__main__':\n    torch.npu.init()\n"
+    assert (
+        f"    {TWO[0]}\n    {TWO[1]}\n    torch.npu.init()\n"
+        in migrate_source(before, RULE, start_up=True).after.decode()
+    )
+
+
 def test_the_files_name_of_torch_is_used() -> None:
     before = "import torch as t\nimport torch_npu\nif __name__ == '__main__':\n\tt.npu.init()  # go\n"
     after = before.replace(

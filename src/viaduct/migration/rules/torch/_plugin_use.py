@@ -6,12 +6,19 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.lookups import literal_text
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Site
 
 
 def is_plugin_imported_elsewhere(site: Site) -> bool:
-    """Return True if another file of the project imports the plug-in."""
-    return bool(site.file.project.files_containing(f"import {site.target.card.plugin}") - {site.file.path})
+    """Return True if another file of the project imports the plug-in; a comment does not count."""
+    project, plugin = site.file.project, site.target.card.plugin
+    statements = (
+        statement
+        for path in project.files_containing(f"import {plugin}") - {site.file.path}
+        for statement in project.parsed[path].source.imports
+    )
+    return any(name.partition(".")[0] == plugin for item in statements for name in imported_modules(item))
 
 
 def uses_card(site: Site) -> bool:

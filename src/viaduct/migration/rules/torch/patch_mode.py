@@ -20,6 +20,7 @@ import re
 
 from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import find_header_end
+from viaduct.migration.lookups import imported_names
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 from viaduct.migration.rules._entry import is_imported_by_others
@@ -39,8 +40,7 @@ NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 @rule.file(only_if_file_contains=("torch", "__main__"))
 def import_patch(site: Site) -> None:
     """Import the patch after the plug-in or torch; at the top of a script that imports torch through other files."""
-    is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
-    if is_patched or not is_started(site) or not uses_torch(site):
+    if imports_patch(site) or not is_started(site) or not uses_torch(site):
         return
     plugin, patch = IMPORT_LINES[site.options.to]
     body, module = site.source.tree.body, site.target.card.plugin
@@ -62,6 +62,12 @@ def import_patch(site: Site) -> None:
         risk="medium",
         node=location or site.source.tree.body[0],
     )
+
+
+def imports_patch(site: Site) -> bool:
+    """Return True if the file imports a vendor's patch; a comment with such an import does not count."""
+    names = (name for statement in site.source.imports for name in imported_names(statement))
+    return any(f"{name}.".startswith(tuple(f"{patch}." for patch in RUN_TIME_PATCHES)) for name in names)
 
 
 def is_started(site: Site) -> bool:

@@ -36,7 +36,7 @@ SETTINGS = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.conf
 def set_or_advise(site: Site) -> None:
     """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.file.names.local_name("torch")
-    if "set_compile_mode" in site.source.text or root is None or not uses_card(site):
+    if "set_compile_mode" in site.source.attributes or root is None or not uses_card(site):
         return
     guard = _entry.find_main_guard(site)
     location = start_of_worker(site) or (guard.body[0] if guard is not None else None)
