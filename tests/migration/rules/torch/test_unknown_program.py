@@ -19,7 +19,13 @@ def migrate_files(folder: Path, files: dict[str, str], to: str = "npu", **option
 
 
 @pytest.mark.parametrize(
-    "text", ["def f(x):\n    return x.cuda()\n", "y = x.to('cuda')\n", "net = make(device='cuda:0')\n"]
+    "text",
+    [
+        "def f(x):\n    return x.cuda()\n",
+        "y = x.to('cuda')\n",
+        "net = make(device='cuda:0')\n",
+        "y = x.to('cuda')  # a tensor of pytorch\n",
+    ],
 )
 def test_cuda_code_without_any_pytorch_is_reported(tmp_path: Path, text: str) -> None:
     outcome = migrate_files(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})

@@ -1,7 +1,7 @@
 """Report CUDA code in a file of a project without PyTorch.
 
 A file without framework belongs to the programs that import it, and is migrated with them. If no file of the project
-imports PyTorch, the CUDA code stays, and its first place in each file is reported, unless the file mentions torch.
+imports PyTorch, the CUDA code stays, and its first place in each file is reported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ def report_file(site: Site) -> None:
     project = site.file.project
     if project.torch_files or TENSORFLOW in project.frameworks.get(site.file.path, ()):
         return
-    if "torch" in site.source.text:
-        return  # it probably uses PyTorch in a way that is not an import of this file
     first = next(find_cuda_code(site), None)
     if first is not None:
         site.report_unresolved(
