@@ -112,6 +112,7 @@ def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimize
 
 
 @pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_graph_mode_is_dumped_compiled(tmp_path: Path) -> None:
     sides: list[Any] = []
