@@ -1,7 +1,7 @@
 """Report CUDA code in a file of a project without PyTorch.
 
 A file without framework belongs to the programs that import it, and is migrated with them. If no file of the project
-imports PyTorch, the CUDA code stays, and its first place in each file is reported.
+imports PyTorch, the first CUDA code of each file is reported. It stays, except `.cuda()` in a file that mentions torch.
 """
 
 from __future__ import annotations
