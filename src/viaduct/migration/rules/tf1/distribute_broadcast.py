@@ -15,7 +15,8 @@ With `--distributed`:
 The rule edits programs that train; the optimizer, the initialiser and the session may be in different files. If the
 session may have another graph than the default one, the broadcast is created under `sess.graph.as_default()`. Monitored
 sessions, and the training of canned Estimators (DNN, linear, baseline), get a hook with the same effect. NPUEstimator
-broadcasts by itself. An initialiser that no code of the project runs is reported as unresolved. A Supervisor,
+broadcasts by itself, and a file that calls any broadcast is taken to broadcast its variables. An initialiser that no
+code of the project runs is reported as unresolved. A Supervisor,
 `slim.learning.train` and an initialiser of a list of variables need manual review.
 """
 
@@ -285,6 +286,7 @@ def is_named_for_evaluation(name: str) -> bool:
 
 
 def has_broadcast(site: Site) -> bool:
+    """Return True if the file calls a broadcast or creates a broadcasting hook, of whatever variables."""
     return any(name in site.file.index.calls for name in BROADCASTS)
 
 
