@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from viaduct.data import region
 from viaduct.data.colour import draw_chroma_change, draw_saturation_change
+from viaduct.data.file_index import Int64s
+from viaduct.data.geometry import Floats
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import WORD_MASK
 from viaduct.data.preprocess import find_preprocessing, make_normalisation_rows
@@ -25,8 +27,6 @@ from viaduct.data.records import Folder, Records
 from viaduct.data.tfrecord import HEADER
 from viaduct.errors import BadData
 
-Floats = npt.NDArray[np.float32]
-Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 # The enum `Colours` in _recolour.h.
 COLOUR_CODES: dict[object, int] = {None: 0, draw_saturation_change: 1, draw_chroma_change: 2}

@@ -24,14 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from viaduct.data.file_index import OpenFile
+from viaduct.data.file_index import Int64s, OpenFile
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 from viaduct.terminal import escape_controls
 
-Int64s = npt.NDArray[np.int64]
 LENGTH = struct.Struct("<Q")
 # A file that exceeds these limits is taken for damaged.
 MAX_HEADER_BYTES, MIN_HEADER_BYTES = 128 << 20, 64

@@ -21,8 +21,8 @@ import numpy as np
 
 from viaduct.data.build import SEED, VALIDATION_SHARE, split_off_validation
 from viaduct.data.example import MAX_NAME_LENGTH, NO_BOXES, ImageFields
-from viaduct.data.file_index import CORRUPT_LABEL
-from viaduct.data.mindrecord import INTEGERS, Int64s, MindRecordFile, is_mindrecord
+from viaduct.data.file_index import CORRUPT_LABEL, Int64s
+from viaduct.data.mindrecord import INTEGERS, MindRecordFile, is_mindrecord
 from viaduct.data.origins import Origin, SourceImage
 from viaduct.data.shards import SPLITS, find_shard_sets, read_label_names
 from viaduct.data.tfrecord import BadRecord

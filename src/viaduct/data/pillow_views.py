@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from viaduct.data.source import Pixels
 from viaduct.errors import BadValue
 
-Pixels = npt.NDArray[np.uint8]
 PREFIX = "source"
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 # Parameters of RandomResizedCrop: after so many attempts it takes a central crop; ranges of a crop's area, as a

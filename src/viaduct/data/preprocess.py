@@ -37,6 +37,7 @@ from viaduct.data.auto_augment import Policy
 from viaduct.data.geometry import (
     Boxes,
     Crop,
+    Floats,
     draw_crop,
     find_largest_shrink,
     mirror_after,
@@ -46,7 +47,7 @@ from viaduct.data.geometry import (
     stretch_axis,
 )
 from viaduct.data.pillow_views import PREFIX, PillowViews, parse_name
-from viaduct.data.views import DrawColour, Floats, Preprocessing, Recolour, View
+from viaduct.data.views import DrawColour, Preprocessing, Recolour, View
 from viaduct.errors import BadValue
 
 Mode = Literal["exact", "fast"]  # how images are decoded, as described above

@@ -16,14 +16,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from viaduct.data import jpeg
 from viaduct.data.compiled import find_compiled
-from viaduct.data.geometry import Axis
+from viaduct.data.geometry import Axis, Floats
 
-Floats = npt.NDArray[np.float32]
 NormalisationRows = tuple[Floats, Floats]  # what is added to each row of `out`, and what the sum is multiplied by
 
 DISABLING_VARIABLE = "VIADUCT_NO_REGION"

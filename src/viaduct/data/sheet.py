@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from viaduct.data import jpeg
 from viaduct.data.auto_augment import Policy, find_policy
@@ -17,10 +16,10 @@ from viaduct.data.output_files import check_output, write_result
 from viaduct.data.png import SIGNATURE, encode_png
 from viaduct.data.preprocess import prepare_image, round_to_uint8
 from viaduct.data.records import Folder
+from viaduct.data.source import Pixels
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
-Pixels = npt.NDArray[np.uint8]
 SIDE, GAP = 160, 8  # pixels
 CROPS = 3  # training crops in a row
 BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)

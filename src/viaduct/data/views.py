@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from viaduct.data.geometry import Axis, CropSampler, make_central_axis, stretch_axis
+from viaduct.data.geometry import Axis, CropSampler, Floats, make_central_axis, stretch_axis
 from viaduct.data.pillow_views import PillowViews
 from viaduct.data.source import Colour
 
-Floats = npt.NDArray[np.float32]
 Recolour = Callable[[Floats], Floats]  # changes the colours of an image (colour.py)
 DrawColour = Callable[[np.random.Generator], Recolour]
 

@@ -29,10 +29,9 @@ from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
 from viaduct.handover.exporting.request import ExportRequest
-from viaduct.handover.preparing import fit_pixels
+from viaduct.handover.preparing import Floats, fit_pixels
 from viaduct.handover.validation_images import read_validation
 
-Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
 # Allowed differences by precision: absolute, and relative to a probability or to its logarithm.
 TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}
