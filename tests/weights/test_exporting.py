@@ -18,8 +18,9 @@ from viaduct import models
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 from viaduct.weights import import_tf_checkpoint
 from viaduct.weights.bundle import Bundle, write_bundle
-from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, import_file, parse_step
+from viaduct.weights.exporting import build_metadata, export_safetensors, export_tf_checkpoint, import_file, parse_step
 from viaduct.weights.importing import AVERAGE_SUFFIX
+from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import open_weights
 from viaduct.weights.table import read_table, write_table
 
@@ -129,6 +130,14 @@ def test_a_network_without_a_name_must_be_the_only_one_possible(tmp_path: Path) 
         assert export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet20_cifar").tensor_count == 113
         with pytest.raises(UnknownName, match="resnet2O_cifar"):
             export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet2O_cifar")
+
+
+def test_a_step_of_zero_is_stored_and_an_unknown_one_is_not() -> None:
+    guess = Guess("resnet20_cifar", 10, 1.0)
+    metadata = build_metadata(guess, 0, "a.ckpt", ema=False)
+    assert metadata["global_step"] == "0"
+    assert "ema" not in metadata
+    assert "global_step" not in build_metadata(guess, None, "a.ckpt")
 
 
 def test_weights_of_another_network_are_not_exported(tmp_path: Path) -> None:

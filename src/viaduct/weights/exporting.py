@@ -105,7 +105,7 @@ def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str,
 def build_metadata(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
     """Return the metadata of a safetensors file; facts that are None or False are left out."""
     facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
-    strings = {name: str(value) for name, value in facts.items() if value not in (None, False)}
+    strings = {name: str(value) for name, value in facts.items() if value is not None and value is not False}
     if guess.options:
         strings["options"] = json.dumps(dict(guess.options))
     return {"format": "pt", **strings}
