@@ -64,3 +64,12 @@ def test_relative_and_package_imports_are_followed() -> None:
     package = {"net/data.py": DATA}
     relative = MAIN.replace("from data", "from .data")
     assert b"init_npu" in migrate_source(relative, RULE, path="net/main.py", others=package, distributed=True).after
+
+
+def test_only_a_start_in_the_same_program_counts() -> None:
+    start = "from npu_bridge.npu_init import *\nsess, end = init_resource()\nprint(get_rank_id())\n"
+    script = RANKS + "def main():\n    print(get_rank_size())\nmain()\n"
+    other_script = migrate_source(script, RULE, path="b.py", others={"a.py": start}, distributed=True)
+    assert b"init_sess.run(npu_init)" in other_script.after
+    imported = migrate_source("import a\n" + script, RULE, path="b.py", others={"a.py": start}, distributed=True)
+    assert not imported.changed

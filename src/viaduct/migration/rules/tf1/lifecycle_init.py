@@ -28,9 +28,9 @@ With `--distributed`:
      tf.app.run()
 
 The rule edits the script that is started, if it or a file that it imports asks hccl, the NPU's library of collectives,
-for ranks. The operations that start and end communication are created in the graph of the session that runs them.
-`--style wrapper` writes init_resource and shutdown_resource of npu_init; `--resources plugin` calls npu_plugin, which
-needs no session.
+for ranks, and no file of the same program starts communication. The operations that start and end it are created in the
+graph of the session that runs them. `--style wrapper` writes init_resource and shutdown_resource of npu_init;
+`--resources plugin` calls npu_plugin, which needs no session.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, NPU_BRIDGE
-from viaduct.migration.lookups import is_called_in_project
+from viaduct.migration.import_graph import find_programs
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -57,7 +57,7 @@ rule = Rule(
 
 @rule.file(only_if_file_contains=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start_communication(site: Site) -> None:
-    if not communication.asks_for_ranks(site) or is_called_in_project(site, communication.START_CALLS):
+    if not communication.asks_for_ranks(site) or is_started_in_program(site):
         return
     location = find_location(site)
     if location is None:
@@ -70,6 +70,15 @@ def start_communication(site: Site) -> None:
         zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
         node=location,
     )
+
+
+def is_started_in_program(site: Site) -> bool:
+    """Return True if this file, or another file of a program with it, starts communication."""
+    if any(name in site.file.index.calls for name in communication.START_CALLS):
+        return True
+    project = site.file.project
+    starting = {path for name in communication.START_CALLS for path in project.files_calling.get(name, ())}
+    return any(files & starting for files in find_programs(project, site.file.path))
 
 
 def find_location(site: Site) -> ast.stmt | None:
