@@ -305,7 +305,7 @@ def test_what_was_compiled_is_reported_once(run: RunDir, traced: None, capsys: p
     train_recipe(TOWER, run)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Compiled")]
     assert len(lines) == 1
-    assert lines[0].startswith("Compiled 4 blocks of the network, ")
+    assert lines[0].startswith("Compiled 4 blocks of the network as ")
     assert lines[0].endswith(f"kept for the next run in {os.environ[CACHE_VARIABLE]}")
 
 
