@@ -162,7 +162,16 @@ def test_options_that_build_nothing_are_an_error(options: dict[str, Any], tmp_pa
 
 def test_a_step_can_be_read_from_the_name() -> None:
     assert parse_step(Path("a/model.ckpt-601000")) == 601000
-    assert parse_step(Path("a/model.ckpt")) == 0
+    assert parse_step(Path("a/model.ckpt")) is None
+
+
+def test_an_unknown_step_is_written_as_zero_and_noted(tmp_path: Path) -> None:
+    file = write(tmp_path / "w.safetensors", "resnet20_cifar", random_weights("resnet20_cifar"))
+    with open_weights(file) as stored:
+        converted = export_tf_checkpoint(stored, tmp_path / "model.ckpt")
+    assert (converted.step, converted.notes) == (None, ("the training step is not known; global_step is 0",))
+    with Bundle(tmp_path / "model.ckpt") as bundle:
+        assert bundle.step == 0
 
 
 @pytest.mark.lengthy

@@ -154,8 +154,11 @@ def export_tf_checkpoint(
     if averages is not None:
         variables |= {name + AVERAGE_SUFFIX: value for name, value in convert_tensors(averages, links).items()}
     step = stored.metadata.step if stored.metadata.step is not None else parse_step(prefix)
-    write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
-    return Converted(guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step)
+    write_bundle(prefix, {**variables, STEP: torch.tensor(step or 0, dtype=torch.int64)})
+    notes = ("the training step is not known; global_step is 0",) if step is None else ()
+    return Converted(
+        guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step, notes=notes
+    )
 
 
 def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layout: str = "") -> Converted:
@@ -248,10 +251,10 @@ def convert_tensors(stored: StoredWeights, links: list[Link]) -> dict[str, Tenso
     return variables
 
 
-def parse_step(prefix: Path) -> int:
-    """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; 0 if there is none."""
+def parse_step(prefix: Path) -> int | None:
+    """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; None if there is none."""
     digits = prefix.name.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else None
 
 
 def refuse_overwriting(out: Path, force: bool) -> None:
