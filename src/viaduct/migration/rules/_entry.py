@@ -1,10 +1,11 @@
-"""Entry of a script: its main guard and its main function. Only the file of the `site` matters."""
+"""Entry of a script: its main guard and its main function, in the file of the `site`, and calls in its program."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from viaduct.migration.import_graph import find_programs
 from viaduct.migration.lookups import keyword_value, plain_name, walk_executed
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site, cache_per_file
@@ -50,6 +51,15 @@ def is_imported_by_others(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.file.project, site.file.path
     return bool(project.importers.get(path)) or project.module_of(path)[0] in project.plain_imported_names
+
+
+def is_called_in_program(site: Site, names: Iterable[str]) -> bool:
+    """Return True if this file, or another file of a program with it, calls one of these functions."""
+    project, names = site.file.project, tuple(names)
+    if any(name in site.file.index.calls for name in names):
+        return True
+    calling = {path for name in names for path in project.files_calling.get(name, ())}
+    return any(files & calling for files in find_programs(project, site.file.path))
 
 
 def find_module_calls(site: Site) -> Iterator[ast.Call]:

@@ -38,9 +38,12 @@ def test_a_hook_outside_a_list_becomes_an_empty_hook() -> None:
 
 
 def test_the_estimator_may_live_in_another_file() -> None:
-    others = {"main.py": "import tensorflow as tf\ne = tf.estimator.Estimator(f)\n"}
-    text = migrate_text(HEAD + "h = [hvd.BroadcastGlobalVariablesHook(0)]\n", "horovod_broadcast", others=others)
+    main = "import tensorflow as tf\ne = tf.estimator.Estimator(f)\n"
+    source = HEAD + "h = [hvd.BroadcastGlobalVariablesHook(0)]\n"
+    text = migrate_text(source, "horovod_broadcast", others={"main.py": f"import script\n{main}"})
     assert "h = []\n" in text
+    other_program = migrate_text(source, "horovod_broadcast", others={"main.py": main})
+    assert "h = [NPUBroadcastGlobalVariablesHook(0, " in other_program
 
 
 def test_the_callback_keeps_its_root() -> None:

@@ -32,7 +32,13 @@ def test_no_session_where_keras_needs_none(body: str) -> None:
 
 def test_a_session_set_in_another_file_is_enough() -> None:
     other = "import tensorflow as tf\ndef setup():\n    tf.keras.backend.set_session(tf.Session())\n"
-    check_noop(RULE, HEAD + MODEL + "model.fit(x, y)\n", others={"setup.py": other})
+    check_noop(RULE, HEAD + "import setup\n" + MODEL + "model.fit(x, y)\n", others={"setup.py": other})
+
+
+def test_a_session_of_another_program_does_not_count() -> None:
+    other = "import tensorflow as tf\ntf.keras.backend.set_session(tf.Session())\n"
+    after = migrate_source(HEAD + MODEL + "model.fit(x, y)\n", RULE, others={"other.py": other}).after
+    assert b"tf.keras.backend.set_session(npu_keras_sess)" in after
 
 
 def test_a_file_that_only_defines_is_no_script() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.lookups import is_called_in_project
 from viaduct.migration.rule import Site
+from viaduct.migration.rules._entry import is_called_in_program
 from viaduct.migration.rules.tf1._tensorflow_names import render_tensorflow_name
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 
@@ -22,9 +22,9 @@ SESSION_OPENERS = (
 
 
 def is_trained_by_estimator(site: Site) -> bool:
-    """Return True if this file opens no session, and it or another file of the project creates an Estimator."""
+    """Return True if this file opens no session, and it or another file of its program creates an Estimator."""
     opens_session = any(name in site.file.index.calls for name in SESSION_OPENERS)
-    return not opens_session and is_called_in_project(site, ESTIMATORS)
+    return not opens_session and is_called_in_program(site, ESTIMATORS)
 
 
 def prepend_item(site: Site, value: ast.expr, item: str) -> None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import is_called_in_project, plain_name, walk_executed
+from viaduct.migration.lookups import plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as config_proto
@@ -96,8 +96,8 @@ def render_receiver(call: ast.Call) -> str:
 
 
 def has_session(site: Site) -> bool:
-    """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
-    return is_called_in_project(site, (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)) or _keras.runs_eagerly(site)
+    """Return True if the program sets Keras's session itself, or runs eagerly and needs none."""
+    return _entry.is_called_in_program(site, (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)) or _keras.runs_eagerly(site)
 
 
 def find_location(site: Site) -> ast.stmt | None:

@@ -39,7 +39,6 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, NPU_BRIDGE
-from viaduct.migration.import_graph import find_programs
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -57,7 +56,7 @@ rule = Rule(
 
 @rule.file(only_if_file_contains=("__main__", "app.run", NPU.backend, "get_rank_", "get_local_rank_"))
 def start_communication(site: Site) -> None:
-    if not communication.asks_for_ranks(site) or is_started_in_program(site):
+    if not communication.asks_for_ranks(site) or _entry.is_called_in_program(site, communication.START_CALLS):
         return
     location = find_location(site)
     if location is None:
@@ -70,15 +69,6 @@ def start_communication(site: Site) -> None:
         zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
         node=location,
     )
-
-
-def is_started_in_program(site: Site) -> bool:
-    """Return True if this file, or another file of a program with it, starts communication."""
-    if any(name in site.file.index.calls for name in communication.START_CALLS):
-        return True
-    project = site.file.project
-    starting = {path for name in communication.START_CALLS for path in project.files_calling.get(name, ())}
-    return any(files & starting for files in find_programs(project, site.file.path))
 
 
 def find_location(site: Site) -> ast.stmt | None:
