@@ -68,6 +68,17 @@ def test_a_kill_after_the_last_change_is_not_called_a_migration_without_changes(
     assert "it changed no file, or all" in messages[0]
 
 
+@pytest.mark.process
+def test_a_journal_of_version_1_is_undone(project: Path) -> None:
+    kill_before_the_end(project)
+    journal = project / STATE_FOLDER / "journal"
+    record = json.loads(journal.read_text())
+    changes = [{"way" if key == "method" else key: value for key, value in row.items()} for row in record["changes"]]
+    journal.write_text(json.dumps({"version": 1, "changes": changes}))
+    recover(project, silent)
+    assert {path: contents(project)[path] for path in OLD} == OLD
+
+
 def plant(folder: Path, path: str, method: str = "rename", old: bytes = b"theirs") -> None:
     state = folder / STATE_FOLDER
     (state / "old").mkdir(parents=True)

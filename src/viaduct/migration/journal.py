@@ -29,7 +29,7 @@ from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 
 JOURNAL, DRAFT, OLD, NEW = "journal", "journal.draft", "old", "new"
-VERSION = 2
+VERSION = 2  # version 1 called a change's method `way`
 MAX_JOURNAL_BYTES = 64 << 20
 """A larger file is not a journal of viaduct."""
 MAX_SHOWN_FILES = 3
@@ -98,9 +98,9 @@ def read_journal(state: Path) -> list[Change]:
         return []
     try:
         record = json.loads(data)
-        if record["version"] != VERSION:
+        if record["version"] not in (1, VERSION):
             raise ValueError(f"version {record['version']}")
-        return [parse_change(item) for item in record["changes"]]
+        return [parse_change(item, record["version"]) for item in record["changes"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BadValue(
             f"{printable_path(state / JOURNAL)} is not a journal of this viaduct ({printable_path(error)}).",
@@ -108,8 +108,10 @@ def read_journal(state: Path) -> list[Change]:
         ) from None
 
 
-def parse_change(item: Any) -> Change:
-    """Return one change of a journal; raise ValueError for a path that leaves the project."""
+def parse_change(item: Any, version: int = VERSION) -> Change:
+    """Return one change of a journal of a version; raise ValueError for a path that leaves the project."""
+    if version == 1:
+        item = {"method" if key == "way" else key: value for key, value in item.items()}
     change = Change(**item)
     parts = change.path.split("/")
     if not all(parts) or {".", ".."} & set(parts) or "\0" in change.path:
