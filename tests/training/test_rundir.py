@@ -79,7 +79,7 @@ def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
         ("data.global_batch", "10", "begun with data.global_batch=8, not 10."),
         ("precision.compute", "bf16", "begun with precision.compute=fp32, not bf16."),
         ("mode", "graph", "begun with mode=auto, not graph."),
-        ("model", "resnet20_cifar", "begun with model=plain, not resnet20_cifar."),
+        ("model", "resnet20_cifar", "begun with model=build_plain_network, not resnet20_cifar."),
     ],
 )
 def test_another_value_is_refused_with_both(run: RunDir, path: str, text: str, message: str) -> None:
