@@ -85,6 +85,24 @@ def check_stem(
     }
 
 
+def run_on_nan(part: str) -> list[tuple[int, int]]:
+    """Return how many outputs are NaN and how many there are, on our kernels and in PyTorch, for one NaN as input."""
+    if part == "stem":
+        conv, layer = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64)
+        x = draw_images(2, 3, 16, 16)
+        x[0, 0, 0, 0] = float("nan")
+        ours = stem.StemFunction.apply(x, conv.weight, layer.weight, layer.bias, layer, 3, 1, torch.float32)
+        theirs = F.max_pool2d(F.relu(layer(conv(x))), 3, 2, 1)
+    else:
+        block = nn.Sequential(Bottleneck(64, 16, 1, Style())).to(memory_format=torch.channels_last)
+        x = draw_images(2, 64, 8, 8)
+        x[0, 0, 0, 0] = float("nan")
+        theirs = copy.deepcopy(block)(x)
+        assert fuse(block, torch.float32) == 1
+        ours = block(x)
+    return [(int(y.isnan().sum()), y.numel()) for y in (ours, theirs)]
+
+
 def check_blocks(
     kind: type[Bottleneck], same: bool, filters: int, size: int = 8, count: int = 2, device: str = "cpu",
     dtype: torch.dtype = torch.float32, own: bool = True, mean: bool = False,

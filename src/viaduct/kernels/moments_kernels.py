@@ -44,7 +44,9 @@ def combine_parts(
         square += part_square + count[:, None] * deviation * deviation
     deviation_sum = tl.sum(total, 0)
     mean = pivot + deviation_sum / rows
-    squared = tl.maximum(tl.sum(square, 0) - deviation_sum * (deviation_sum / rows), 0.0)
+    squared = tl.maximum(
+        tl.sum(square, 0) - deviation_sum * (deviation_sum / rows), 0.0, propagate_nan=tl.PropagateNan.ALL
+    )
     inverse_deviation = 1.0 / tl.sqrt(squared / rows + epsilon)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) * inverse_deviation
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32) - mean * scale

@@ -75,7 +75,7 @@ def scale_shift_kernel(
             other_shifts = tl.load(other_shift + column, mask=inside, other=0.0)
             addend = addend * other_scales[None, :] + other_shifts[None, :]
         value += addend
-    value = tl.maximum(value, 0.0)
+    value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     rounded = value.to(y.dtype.element_ty)
     tl.store(y + offset, rounded, mask=in_bounds)
     if OTHER > 0:

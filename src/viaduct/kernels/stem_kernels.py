@@ -97,7 +97,7 @@ def pool_forward_kernel(
         raw = tl.load(x + cell_offset + offsets, mask=in_bounds[:, None], other=0.0).to(tl.float32)
         value = raw * scales[None, :] + shifts[None, :]
         value = value.to(pooled.dtype.element_ty).to(tl.float32)  # rounded like a stored tensor
-        better = in_bounds[:, None] & (value > best)
+        better = in_bounds[:, None] & ((value > best) | (value != value))
         best = tl.where(better, value, best)
         best_cell = tl.where(better, cell, best_cell)
         best_input = tl.where(better, raw, best_input)
@@ -225,5 +225,5 @@ def stem_inference_kernel(
         weight_part = tl.load(weight + (row_index * 64 + window_offset)[:, None] * FILTERS + filters[None, :])
         total = tl.dot(window_row, weight_part, total)
     total += tl.load(bias + filters).to(tl.float32)[None, :]
-    positive = tl.maximum(total, 0.0).to(y.dtype.element_ty)
+    positive = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL).to(y.dtype.element_ty)
     tl.store(y + pixel[:, None] * FILTERS + filters[None, :], positive, mask=valid[:, None])

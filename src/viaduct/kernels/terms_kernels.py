@@ -82,7 +82,7 @@ def sum_kernel(
     if RAW:
         tl.store(raw + pixel[:, None] * channels + channel[None, :], value.to(raw.dtype.element_ty), mask=in_bounds)
     if POSITIVE:
-        positive_values = tl.maximum(value, 0.0).to(positive.dtype.element_ty)
+        positive_values = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL).to(positive.dtype.element_ty)
         tl.store(positive + pixel[:, None] * pitch + channel[None, :], positive_values, mask=in_bounds)
     if SIGNS:
         is_positive = (in_bounds & (value.to(positive.dtype.element_ty) > 0)).to(tl.int32)
