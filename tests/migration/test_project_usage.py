@@ -29,6 +29,15 @@ def test_who_runs_keras_who_asks_for_ranks() -> None:
     assert project.files_calling["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
 
 
+def test_input_functions_of_specs_are_found_by_position_and_keyword() -> None:
+    functions = "def one():\n    pass\ndef two():\n    pass\ndef three():\n    pass\n"
+    project = survey_files(
+        a=TF + functions + "tf.estimator.TrainSpec(one, 10)\ntf.estimator.EvalSpec(input_fn=two)\nother.train(three)\n",
+        b="from tensorflow.estimator import EvalSpec\n" + functions + "EvalSpec(one)\n",
+    )
+    assert project.input_functions == {"a.one": {"train"}, "a.two": {"evaluate"}, "b.one": {"evaluate"}}
+
+
 def test_rounds_of_an_estimator() -> None:
     head = TF + "def f():\n    e = tf.estimator.Estimator(m)\n"
     project = survey_files(

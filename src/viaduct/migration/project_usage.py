@@ -21,13 +21,13 @@ from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, kind_of_call
 
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
-MAX_DEPTH = 8  # of nested lambdas and partials
+MAX_DEPTH = 8  # of nested lambdas, partials, conditions and calls
 ESTIMATOR_RUN_METHODS = {"train", "evaluate", "predict"}
 # Class of a spec -> the method of the Estimator that train_and_evaluate calls with it.
 SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 HOROVOD_RANK_CALLS = {"rank", "size", "local_rank", "local_size"}
 TRAINING_METHODS = ("minimize", "apply_gradients")
-# Functions that take an optimizer and train with it.
+# Functions that take an optimizer and make its train_op, or wrap it.
 OPTIMIZER_TRAINING_FUNCTIONS = {
     "tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op",
     "tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op",
@@ -54,7 +54,7 @@ INPUT_CONTEXT_NAMES = ("num_input_pipelines", "input_pipeline_id")
 
 
 def record_usage(project: Project, files: dict[str, Names]) -> None:
-    """Record which files train, run Keras models, share variables, and query ranks."""
+    """Record how the files use TensorFlow: training, Keras models, broadcasts, ranks, input functions, and so on."""
     for path, names in files.items():
         values = Values(names, project)
         for call in names.source.nodes_of_type(ast.Call):
@@ -79,7 +79,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
 
 
 def record_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record the called function, and whether it queries ranks, runs a Keras model or gets an input_fn or config."""
+    """Record a called function of another package, and if it queries ranks, runs Keras, or gets an input_fn or config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.files_calling.setdefault(name, set()).add(path)
@@ -88,8 +88,10 @@ def record_call(project: Project, path: str, call: ast.Call, values: Values) -> 
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUN_METHODS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)
-    if method in ESTIMATOR_RUN_METHODS or name in SPEC_TO_RUN:
-        record_input_functions(project, values, call, SPEC_TO_RUN.get(name or "", method))
+    if name in SPEC_TO_RUN:
+        record_input_functions(project, values, call, SPEC_TO_RUN[name], is_first_positional=True)
+    elif method in ESTIMATOR_RUN_METHODS:
+        record_input_functions(project, values, call, method, is_first_positional=runs_estimator(call.func, values))
     slot = CONFIG_ARGUMENTS.get(name or "") or CONFIG_ARGUMENTS_BY_METHOD.get(method)
     if slot is not None:
         record_config_helper(project, values, find_argument(call, *slot))
@@ -188,14 +190,15 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
     )
 
 
-def record_input_functions(project: Project, values: Values, call: ast.Call, run: str) -> None:
-    """Record the functions that a call passes as input_fn. `run`: train, evaluate or predict."""
+def record_input_functions(
+    project: Project, values: Values, call: ast.Call, run: str, *, is_first_positional: bool
+) -> None:
+    """Record the functions that a call passes as input_fn, by keyword or first. `run`: train, evaluate or predict."""
     inputs = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
     for keyword in call.keywords:
         if keyword.arg is None:
             inputs += unpack_dictionary(values, keyword.value, "input_fn")
-    is_method = isinstance(call.func, ast.Attribute)
-    if not inputs and call.args and (not is_method or runs_estimator(call.func, values)):
+    if not inputs and is_first_positional:
         inputs = call.args[:1]
     for value in inputs:
         for name in find_functions(values, value):
