@@ -25,7 +25,7 @@ from viaduct.errors import ViaductError
 
 MAX_CELLS = 40_000_000  # of the alignment's table (left times right operators); with more nothing is matched
 MAX_OPENED = 4_000  # tensors that are opened if the dump has no statistics
-SAMPLE = 1 << 14  # values of an opened tensor
+SAMPLE = 1 << 14  # of a larger tensor that is opened, at least this many values are read, and fewer than twice as many
 EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the larger root mean square
 MIN_SCORE = 7  # of a match
 
@@ -77,7 +77,7 @@ class Match(NamedTuple):
 
 
 def normalise_kind(op_type: str) -> str:
-    """Return the kind of an operator: the same for Conv2d, Conv2D and convolution; "" if unknown."""
+    """Return the kind of an operator: the same for Conv2d, Conv2D and convolution; "" if it has no type."""
     lowered = op_type.lower()
     return next((kind for part, kind in KINDS.items() if part in lowered), re.sub(r"(v\d+|\d+d|\d+)$", "", lowered))
 
@@ -124,7 +124,7 @@ class Scores:
         return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
 
     def score_row(self, left: int) -> NDArray[np.float32]:
-        """Return the scores of one left operator; those too low to match are 0."""
+        """Return the scores of one left operator; 0 if the main tensors have other shapes or the score is too low."""
         total = self._sum_scores(left)
         total[(self.main[left] != self.main[self.split :]) | (total < MIN_SCORE)] = 0
         return total
@@ -155,7 +155,7 @@ class Scores:
         return distance
 
     def compute_highest_score(self, left: int, right: int) -> float:
-        """Return the score these two operators would have if everything known about both agreed."""
+        """Return the score these two would have if all agreed: types and values known of both, shapes known of one."""
         right += self.split
         known = [SHAPES, SAME_ORDER, NAME, SAME_POSITION]
         known += [TYPE] if self.kinds[left] and self.kinds[right] else []
@@ -192,7 +192,9 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)  # [i, j]: best total of the first i and the first j
     for row_number, number in enumerate(left, 1):
         row = scores.score_row(number)[right]
-        matched = np.where(row > 0, table[row_number - 1, :-1] + row, 0)  # total if this left one gets each right one
+        matched = np.where(
+            row > 0, table[row_number - 1, :-1] + row, 0
+        )  # total if this left operator is paired with that right one
         np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], matched), out=table[row_number, 1:])
     matches = []
     i, j = len(left), len(right)
@@ -208,7 +210,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
 
 
 def _collect_values(ops: Sequence[UnmatchedCall]) -> NDArray[np.float64]:
-    """Return mean and root mean square of each operator's first main tensor, or NaN if they are unknown."""
+    """Return mean and root mean square of the first main tensor (by name, index) of each operator; NaN if unknown."""
     table = np.full((len(ops), 2), np.nan)
     opened = 0
     for row_number, op in enumerate(ops):

@@ -79,7 +79,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
 
 
 def record_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record a called function of another package, and if it queries ranks, runs Keras, or gets an input_fn or config."""
+    """Record a called function of another package, and if it queries ranks, runs Keras, gets an input_fn or config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.files_calling.setdefault(name, set()).add(path)

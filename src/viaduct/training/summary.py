@@ -20,7 +20,11 @@ from viaduct.training.facts import TrainingFacts
 
 
 def summarise(loaded: LoadedRecipe, facts: TrainingFacts, command: str) -> dict[str, Any]:
-    """Return the contents of summary.json."""
+    """Return the contents of summary.json.
+
+    "mode" is eager or graph, "sink" the number of steps that the device takes without returning to the host, and
+    "tuning" names the tuned operators.
+    """
     logs, evaluations = facts.run.read_records("log"), facts.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     rates_after_warm_up = rates[1:] or rates  # the first log line includes the warm-up

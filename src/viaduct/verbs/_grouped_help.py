@@ -15,9 +15,9 @@ PLACEHOLDERS = {"Path": "PATH", "float": "X", "int": "N", "str": "TEXT"}  # part
 
 
 class GroupedCommand(typer.core.TyperCommand):
-    """Command whose --help shows flags under headings, and `--jobs N` instead of `--jobs <int range>`."""
+    """Command whose --help shows flags under headings, and `--jobs N` instead of the name of a type."""
 
-    headings: tuple[str, ...] = ()  # headings that come first
+    headings: tuple[str, ...] = ()  # behind "Arguments", in this order; further ones follow
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         set_placeholders(self)
@@ -49,7 +49,7 @@ class Subcommands(typer.Typer):
 
 
 def set_placeholders(command: Any) -> None:
-    """Give a placeholder to each argument, and to each flag whose value is a number, a text or a path."""
+    """Give a placeholder to each argument, and to each option that takes a number, a text or a path."""
     types = typing.get_type_hints(command.callback)
     for parameter in command.params:
         if parameter.metavar or getattr(parameter, "is_flag", False):

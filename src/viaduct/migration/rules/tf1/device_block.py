@@ -57,7 +57,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
         return "none"
     if isinstance(origin, ast.Call) and site.qualified_name(origin.func) in DEVICE_SETTERS:
         return "setter"
-    if is_device_of_tensor(site, device):
+    if is_device_of_tensor(site, device):  # the operators are placed beside a tensor; the block is removed like a GPU's
         return "gpu"
     return find_device_in_text(site, device) or "unknown"
 
@@ -131,7 +131,7 @@ def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
     else:
         site.edit.unwrap(site.node)
     site.report_change(
-        "the device's compiler places the operators: the block is removed", zh="算子由昇腾编译器放置:删除 tf.device"
+        "the device's compiler places the operators: tf.device is removed", zh="算子由昇腾编译器放置:删除 tf.device"
     )
     report_cpu_block(site)
     report_towers(site)
@@ -158,7 +158,7 @@ def report_cpu_block(site: Site) -> None:
 
 
 def drop_item(edit: Edits, node: ast.With, index: int) -> None:
-    """Remove one of several items of a `with`, and one comma."""
+    """Remove one of several items of a `with` with the comma behind it, or the last item with one beside it."""
     source, items = edit.source, node.items
     if index + 1 < len(items):
         start, end = source.span(items[index].context_expr)[0], source.span(items[index + 1].context_expr)[0]

@@ -56,7 +56,10 @@ def get_assigned_names(site: Site, calls: Iterable[ast.Call]) -> set[str]:
 
 
 def find_module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
-    """Yield every `x.module`, with True if this file wraps x in DataParallel and not in DistributedDataParallel."""
+    """Yield each `x.module` that is no name of an imported package.
+
+    With it comes True if this file wraps x in DataParallel and not in DistributedDataParallel.
+    """
     wrapped = get_assigned_names(site, find_wrapping_calls(site)) - get_assigned_names(
         site, find_distributed_calls(site)
     )
