@@ -68,6 +68,8 @@ def test_layers_are_shown_when_requested() -> None:
 
 def test_one_network_as_json_has_its_parts() -> None:
     row = json.loads(viaduct_models("resnet18_v2", "--json").stdout)
+    assert list(row["parts"][0]) == ["name", "kind", "parameters", "output", "multiplications"]
+    assert sum(part["multiplications"] for part in row["parts"]) == row["macs"]
     assert row["parts"][0]["output"] == [64, 56, 56]
     assert sum(part["parameters"] for part in row["parts"]) == row["parameters"] == 11_692_329
 

@@ -93,7 +93,7 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
     sizes = measure(name, classes, layers)
     row = build_row(name, entry, sizes.classes, list_recipes_by_model())
     if as_json:
-        print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
+        print(json.dumps({**row, "parts": list(map(describe_part, sizes.parts))}, indent=1))
         return
     print(f"{name}: {row['source']}\n")
     total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.macs:,}")
@@ -132,6 +132,11 @@ def format_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def format_input(row: dict[str, Any]) -> str:
     return "x".join(map(str, row["input_pixels"]))
+
+
+def describe_part(part: Part) -> dict[str, Any]:
+    """Return a part as --json shows it."""
+    return {"multiplications" if name == "macs" else name: value for name, value in vars(part).items()}
 
 
 def format_part(part: Part) -> tuple[str, ...]:
