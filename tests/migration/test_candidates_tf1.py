@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from migration.small_project import migrated_project
 from viaduct.migration.summary import Summary, summarise
 
@@ -33,3 +35,11 @@ def test_a_class_with_a_batch_method_does_not_hide_a_dataset(tmp_path: Path) -> 
         "parts = {'train': tf.data.Dataset.range(9)}\nparts['train'].batch(4)\n"
     )
     assert counts(summary_of(tmp_path, text), "batches")[3:] in ((1, 0), (0, 1))
+
+
+@pytest.mark.parametrize(
+    "line", ["# NPUEstimator, or hvd.init and broadcast_global_", "print('no NPUEstimator, hvd.init')"]
+)
+def test_communication_that_is_only_mentioned_is_not_started(tmp_path: Path, line: str) -> None:
+    text = f"import tensorflow as tf\n{line}\ndef f(loss):\n    return tf.train.AdamOptimizer(1e-3).minimize(loss)\n"
+    assert counts(summary_of(tmp_path, text, distributed=True), "communication") == (1, 0, 0, 0, 1)

@@ -103,3 +103,22 @@ def test_a_library_on_torch_is_enough_to_stand_behind(tmp_path: Path) -> None:
     outcome = migrate(tmp_path, {"infer.py": text})
     assert texts(outcome)["infer.py"].startswith("from transformers import AutoModel\nimport torch_npu\n")
     assert summarise(outcome).verdict == "complete"
+
+
+@pytest.mark.parametrize("line", ["# torch_npu is needed", "print('install torch_npu first')"])
+def test_a_mention_of_the_plugin_is_no_import(tmp_path: Path, line: str) -> None:
+    files = {"train.py": f"import torch\n{line}\nfrom config import DEVICE\n{USES}", "config.py": 'DEVICE = "npu"\n'}
+    assert texts(migrate(tmp_path, files))["train.py"].startswith("import torch\nimport torch_npu\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch_npu.contrib import transfer_to_npu",
+        "importlib.import_module('torch_npu')",
+        "exec('import torch_npu')",
+    ],
+)
+def test_an_import_of_the_plugin_in_another_form_is_enough(tmp_path: Path, line: str) -> None:
+    files = {"train.py": f"import torch\n{line}\nfrom config import DEVICE\n{USES}", "config.py": 'DEVICE = "npu"\n'}
+    assert "train.py" not in texts(migrate(tmp_path, files))

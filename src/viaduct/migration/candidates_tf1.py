@@ -54,8 +54,10 @@ MARKS: dict[Mark, tuple[str, ...]] = {
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
     "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
 }
-"""Mark -> texts: a file that contains one of them has the mark. delegates: an API of the NPU broadcasts and starts the
-communication itself."""
+"""Mark -> texts: a file whose code contains one of them has the mark; comments and strings do not count.
+
+delegates: an API of the NPU broadcasts and starts the communication itself.
+"""
 # A string literal that names a GPU in TensorFlow: `/gpu:0`, `/job:worker/task:0/device:GPU:%d`.
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
@@ -82,7 +84,7 @@ def find_marks(file: MigratedFile) -> frozenset[Mark]:
         return frozenset()
     trains = any(method in file.index.methods for method in ("minimize", "apply_gradients"))
     trains = trains or any(name.endswith(TRAIN_OP_FUNCTIONS) for name in file.index.calls)
-    marks = {mark for mark, texts in MARKS.items() if any(text in file.source.text for text in texts)}
+    marks = {mark for mark, texts in MARKS.items() if any(map(file.source.has_code, texts))}
     return frozenset({*marks, "trains"} if trains else marks)
 
 

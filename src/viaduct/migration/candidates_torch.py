@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, CUDA, PLUGINS
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
-from viaduct.migration.lookups import last_name
-from viaduct.migration.predicates import find_argument, is_in_annotation, is_in_instance_check, is_none_or_absent
+from viaduct.migration.lookups import last_name, literal_text
+from viaduct.migration.predicates import (
+    find_argument,
+    imported_modules,
+    is_in_annotation,
+    is_in_instance_check,
+    is_none_or_absent,
+)
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import (
     get_qualified_root,
@@ -66,9 +72,25 @@ def find_marks(file: MigratedFile) -> frozenset[Mark]:
         "torch": file.path in file.project.torch_files or uses_any(file, ("torch", "torchvision", "torchaudio")),
         "takes device": ".to(" in file.source.text or "device" in file.source.text,
         "names card": names_card,
-        "imports plug-in": card.plugin in file.source.text,
+        "imports plug-in": names_plugin_in_import(file, card.plugin),
     }
     return frozenset(mark for mark, is_set in marks.items() if is_set)
+
+
+def names_plugin_in_import(file: MigratedFile, plugin: str) -> bool:
+    """Return True if an import, `import_module("torch_npu")` or `exec("import torch_npu")` names the plug-in."""
+    if plugin not in file.source.text:
+        return False
+    for statement in file.source.imports:
+        modules = [*imported_modules(statement), *(alias.name for alias in statement.names)]
+        if any(plugin in module.split(".") for module in modules):
+            return True
+    return any(
+        literal_text(node).startswith(plugin) or f"import {plugin}" in literal_text(node)
+        for call in file.source.nodes_of_type(ast.Call)
+        if last_name(call.func) in ("import_module", "__import__", "exec")
+        for node in call.args
+    )
 
 
 def concerns_torch(file: MigratedFile) -> bool:

@@ -474,6 +474,16 @@ class Source:
     def tokens_between(self, start: int, end: int) -> Iterator[Token]:
         return takewhile(lambda token: token.start < end, self.all_tokens_from(start))
 
+    def has_code(self, text: str) -> bool:
+        """Return True if the code contains a text that has no white space; comments and strings do not count."""
+        return text in self.text and text in self.code
+
+    @cached_property
+    def code(self) -> str:
+        """The text without comments, strings and white space."""
+        tokens = (token for token in self.tokens_from(0) if "STRING" not in tokenize.tok_name[token.kind])
+        return "".join(token.text for token in tokens)
+
     def comments(self, start: int, end: int) -> list[Token]:
         if "#" not in self.text[start:end]:
             return []
