@@ -9,7 +9,14 @@ from migration.checking import check_says, migrate_source
 HEAD = "import torch\n"
 
 
-@pytest.mark.parametrize("source", ["register(torch.load('x.pt'))\n", "def read():\n    return torch.load('x.pt')\n"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "register(torch.load('x.pt'))\n",
+        "def read():\n    return torch.load('x.pt')\n",
+        "match torch.load('x.pt'):\n    case {'net': net}:\n        net(x)\n",
+    ],
+)
 def test_a_value_that_is_lost_from_sight_is_unresolved(source: str) -> None:
     check_says("map_location", HEAD + source + "model.cuda()\n", "unresolved", "load_state_dict")
 

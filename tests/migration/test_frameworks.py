@@ -192,6 +192,12 @@ def test_excluded_files_are_copied_and_named(tmp_path: Path, pattern: str, gone:
     assert not gone & {file.path for file in outcome.files}
 
 
+def test_a_negated_pattern_excludes_nothing(tmp_path: Path) -> None:
+    outcome = migrate_files(tmp_path / "in", {"train.py": TRAIN, "old.py": TRAIN}, exclude=("!train.py",))
+    assert not outcome.walk.skipped
+    assert {"train.py", "old.py"} <= {file.path for file in outcome.files}
+
+
 def test_a_copy_has_excluded_files_as_they_were(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "train.py").write_text(TRAIN.replace("from lib import tools\n", ""))

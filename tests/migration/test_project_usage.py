@@ -66,3 +66,17 @@ def test_helpers_that_make_a_sessions_config() -> None:
         + "from helper import used, unused\nc = used()\ntf.train.MonitoredTrainingSession(config=c)\nunused()\n",
     )
     assert project.session_config_functions == {"helper.used"}
+
+
+def test_an_optimizer_derives_from_a_class_of_any_other_file() -> None:
+    project = survey_files(
+        a=TF + "from b import Base\nclass Mine(Base):\n    pass\nclass Other(object):\n    pass\n",
+        b=TF + "from c import Root\nclass Base(Root):\n    pass\n",
+        c=TF + "class Root(tf.train.AdamOptimizer):\n    pass\n",
+    )
+    assert project.optimizer_classes == {"a.Mine", "b.Base", "c.Root"}
+
+
+def test_appended_hooks_count_as_a_broadcast() -> None:
+    text = TF + "from npu_bridge.npu_init import *\nhooks = npu_hooks_append(hooks_list=[])\n"
+    assert survey_files(a=text).broadcast_files == {"a.py"}

@@ -257,3 +257,8 @@ def test_a_branch_that_is_migrated_is_not_requested_by_cuda_too() -> None:
     assert 'if d.type == "npu":\n        torch.npu.synchronize(d)' in after
     assert 'pin = device.type in ("cuda", "npu")' in after
     assert "unresolved" not in {location.state for location in result.places}
+
+
+def test_a_statement_within_a_longer_one_is_no_twin() -> None:
+    source = "import torch\nimport torch_npu\ndef f(x, idx, npu):\n    if npu:\n        idx.npu()\n    x.cuda()\n"
+    assert migrate_source(source).after.decode() == source.replace("x.cuda()", "x.npu()")

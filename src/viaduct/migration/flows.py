@@ -267,7 +267,7 @@ class Trail:
                 pass
             case ast.Subscript() if parent.value is not node:
                 pass
-            case ast.Lambda():
+            case ast.Lambda() | ast.Match():
                 self.uses.add(Use.UNKNOWN)
             case ast.BinOp() | ast.UnaryOp() if not isinstance(parent.op, ast.Not):
                 self.uses.add(Use.TENSOR)

@@ -39,7 +39,18 @@ INITIALIZERS = {
     "tensorflow.initializers.global_variables",
 }  # fmt: skip
 VARIABLE_WORDS = re.compile(
-    "|".join([*TRAINING_METHODS, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"])
+    "|".join(
+        [
+            *TRAINING_METHODS,
+            "initial",
+            "broadcast",
+            "Broadcast",
+            "npu_hooks_append",
+            "train_op",
+            "optimize_loss",
+            "clip_",
+        ]
+    )
 )
 """`record_variables` skips a text without any of these."""
 GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
@@ -65,7 +76,6 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
             find_estimator_cycle(function, values) for function in names.source.functions
         ):
             project.estimator_cycle_files.add(path)
-        record_optimizers(project, names)
         project.own_method_names |= {
             function.name
             for function in names.source.functions
@@ -73,6 +83,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
         }
         record_variables(project, path, values)
         record_npu_helpers(project, names)
+    record_optimizers(project, files)
     for path in project.horovod_rank_files:
         if not list_program_escapes(project, path):
             project.rank_files.add(path)
@@ -244,13 +255,18 @@ def is_rank_query(name: str) -> bool:
     return name.startswith(COLLECTIVE_PREFIXES)
 
 
-def record_optimizers(project: Project, names: Names) -> None:
-    """Record the classes that derive from a TensorFlow optimizer, directly or through a recorded class."""
-    for node in names.source.tree.body:
-        if isinstance(node, ast.ClassDef) and node.bases:
-            bases = [names.qualified(base) or "" for base in node.bases]
-            if any(kind_of_call(base) == "optimizer" or base in project.optimizer_classes for base in bases):
-                project.optimizer_classes.add(f"{names.module}.{node.name}")
+def record_optimizers(project: Project, files: dict[str, Names]) -> None:
+    """Record the top-level classes that derive from a TensorFlow optimizer, directly or through such a class."""
+    bases_by_class = {
+        f"{names.module}.{node.name}": [names.qualified(base) or "" for base in node.bases]
+        for names in files.values()
+        for node in names.source.tree.body
+        if isinstance(node, ast.ClassDef) and node.bases
+    }
+    found = {name for name, bases in bases_by_class.items() if any(kind_of_call(base) == "optimizer" for base in bases)}
+    while found:
+        project.optimizer_classes |= found
+        found = {name for name in bases_by_class.keys() - project.optimizer_classes if found & {*bases_by_class[name]}}
 
 
 def record_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:

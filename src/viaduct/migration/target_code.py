@@ -233,7 +233,10 @@ class Search:
             isinstance(statement, ast.Expr) and needs_cuda(text)
         ):
             return False
-        return text in twins or any(text in branch for branch in branches)
+        if isinstance(statement, ast.If):
+            condition = re.compile(rf"(?<![\w.]){re.escape(text)}(?![\w.(\[])")
+            return any(condition.search(branch) for branch in branches)
+        return text in twins or any(text in map(str.strip, branch.splitlines()) for branch in branches)
 
 
 def is_matching(node: ast.AST, pattern: re.Pattern[str]) -> bool:

@@ -100,10 +100,12 @@ class Walk:
             return None
 
     def exclude(self, pattern: str) -> list[str]:
-        """Move the files that a pattern as in .gitignore matches to `excluded`; return them."""
+        """Move the files that a pattern as in .gitignore matches to `excluded`; return them. `!x` matches none."""
         parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
         paths = [*self.scripts, *self.other_files]
-        matching = {path for path in paths if parsed is not None and matches_path_or_folder(parsed, path)}
+        matching = {
+            path for path in paths if parsed is not None and not parsed.negated and matches_path_or_folder(parsed, path)
+        }
         self.scripts = [path for path in self.scripts if path not in matching]
         self.other_files = [path for path in self.other_files if path not in matching]
         self.excluded = sorted({*self.excluded, *matching})
