@@ -338,7 +338,7 @@ def test_after_a_step_that_only_drifts_no_later_step_has_an_origin() -> None:
 
 @pytest.mark.parametrize(
     ("gradient", "message"),
-    [("both", "its gradient and the weight itself agree"), ("right", "no gradient on the left"), ("", "not dumped")],
+    [("both", "weight itself agrees; its gradient agrees"), ("right", "no gradient on the left"), ("", "not dumped")],
 )
 def test_the_reason_of_a_bad_update_says_what_is_known_of_its_gradient(gradient: str, message: str) -> None:
     builder = ComparisonBuilder()
@@ -350,6 +350,29 @@ def test_the_reason_of_a_bad_update_says_what_is_known_of_its_gradient(gradient:
     origin = builder.judge().origins[0]
     assert (origin.op, origin.kind) == ("fc", "parameter")
     assert message in origin.why
+
+
+@pytest.mark.parametrize("weight", ["refused", "not dumped"])
+def test_a_weight_that_was_not_compared_is_not_reported_to_agree_with_its_update(weight: str) -> None:
+    builder = ComparisonBuilder()
+    slope = builder.normal(8, 8)
+    if weight == "refused":
+        builder.add("fc", None, slope, "parameter", parameter="weight")
+    builder.add("fc", slope, slope, "gradient", parameter="weight")
+    builder.add("fc", np.zeros_like(slope), slope, "update", parameter="weight")
+    expected = "not compared" if weight == "refused" else weight
+    assert f"the weight itself was {expected}; its gradient agrees" in builder.judge().origins[0].why
+
+
+@pytest.mark.parametrize("role", ["grad_input", "gradient"])
+def test_a_gradient_that_was_given_but_not_compared_is_not_known_to_be_good(role: str) -> None:
+    builder = ComparisonBuilder()
+    x, slope = builder.normal(4, 8), builder.normal(4, 8)
+    builder.add("fc", x, x, order=1)
+    builder.add("fc", None, slope, "grad_output", order=2)
+    builder.add("fc", add_noise(slope), slope, role, order=2)  # type: ignore[arg-type]
+    origin = builder.judge().origins[0]
+    assert (origin.op, origin.are_inputs_known) == ("fc", False)
 
 
 def test_labels_that_differ_point_to_what_enters_the_loss_and_not_to_the_network() -> None:

@@ -269,6 +269,13 @@ def test_bfloat16_arrives_as_bits() -> None:
     assert (found.left.dtype, found.tolerance) == ("bfloat16", 8e-3)
 
 
+def test_equal_bits_of_different_types_are_not_equal() -> None:
+    bits = bfloat16_bits(normal(300))
+    found = measure(bits, bits, "bfloat16", "uint16")
+    assert (found.differing, found.identical) == (300, False)
+    assert found.right.mean == pytest.approx(bits.mean())
+
+
 def test_every_half_precision_number_widens_exactly() -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)]
@@ -389,6 +396,11 @@ def test_equal_statistics_have_no_error() -> None:
     found = measure_statistics(numbers, numbers, "float32", "float32", ((4, 5), (4, 5)))
     assert (found.max_absolute, found.relative_euclidean, found.cosine, found.statistics_only) == (0.0, 0.0, None, True)
     assert not found.identical  # equal statistics prove little
+
+
+def test_only_the_statistics_that_both_sides_have_are_said_to_be_compared() -> None:
+    found = measure_statistics({"min": 0.0, "max": 1.0, "norm": 2.0}, {"max": 1.0, "mean": 0.5, "norm": 2.0})
+    assert found.notes == ("only statistics were dumped: max, norm are compared",)
 
 
 def test_statistics_are_compared_against_the_golden_norm() -> None:

@@ -136,6 +136,17 @@ def test_bfloat16_that_was_saved_as_float32_is_read_as_such(tmp_path: Path) -> N
     assert good(replace(pair, left=replace(pair.left, dtype="bfloat16"))).identical
 
 
+@pytest.mark.parametrize("other", ["float8_e5m2", "uint8"])
+def test_bits_of_eight_bit_floats_are_not_compared_with_another_type(tmp_path: Path, other: str) -> None:
+    pair = save_pair(tmp_path, np.arange(8, dtype=np.uint8), np.arange(8, dtype=np.uint8))
+    assert pair.left is not None
+    assert pair.right is not None
+    left = replace(pair.left, dtype="float8_e4m3fn")
+    assert good(replace(pair, left=left, right=replace(pair.right, dtype=left.dtype))).identical
+    expected = f"float8_e4m3fn was stored as its bits, which cannot be compared with {other}"
+    assert reason(replace(pair, left=left, right=replace(pair.right, dtype=other))) == expected
+
+
 def test_statistics_are_compared_if_a_tensor_was_not_stored(tmp_path: Path) -> None:
     values = normal(10, 10)
     tensor = store_array(tmp_path / "a.npy", values)

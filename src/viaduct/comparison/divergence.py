@@ -37,7 +37,7 @@ class ArrayPair(NamedTuple):
 
 @dataclass
 class Divergence:
-    """The origin (the first operator, weight or input that is bad), and all rows; tensors are opened when needed."""
+    """The origin (operator, weight or input, see records.Origin), and all rows; tensors are opened when needed."""
 
     rows: Sequence[Row]
     origin: Origin
@@ -48,7 +48,7 @@ class Divergence:
 
     @property
     def row(self) -> Row:
-        """Return the origin's first bad row."""
+        """Return the row at which the origin was found."""
         return self.rows[self.origin.row_index]
 
     @property
@@ -129,7 +129,7 @@ class Divergence:
         return max(rows, key=lambda row: math.prod(row.tensor.shape), default=None)
 
     def list_rows_of_same_shape(self) -> list[Row]:
-        """Return the rows of the origin's step and shape that are not bad, nearest in execution order first."""
+        """Return the rows of the origin's step and shape with a right side that are not bad, nearest in order first."""
         row, tensor = self.row, self.row.tensor
         similar = [
             other
@@ -157,7 +157,7 @@ def load_pair(pair: Pair, open_: Opener) -> ArrayPair | None:
 
 
 def select_leading_slices(shape: tuple[int, ...]) -> Any:
-    """Return the index that selects at most MAX_ELEMENTS elements, but at least one whole slice along axis 0."""
+    """Return the index of the leading slices along axis 0: at most MAX_ELEMENTS elements, but at least one slice."""
     size = math.prod(shape)
     if size <= MAX_ELEMENTS:
         return ...
@@ -172,18 +172,21 @@ def widen(array: Array, dtype: str) -> Array:
 
 
 def rms(values: Array) -> float:
-    """Return the root mean square of the finite values."""
+    """Return the root mean square of the finite values; Inf if there are none."""
     finite = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else math.inf
 
 
 def relative_error(arrays: ArrayPair) -> float:
-    """Return the RMS difference relative to the right side's RMS; infinite if only the latter is zero."""
+    """Return the RMS difference relative to the right side's RMS, without NaN and Inf; 0 without a difference.
+
+    It is infinite if only the right side is zero, or if no difference is finite.
+    """
     return divide_by_size(rms(arrays.left - arrays.right), rms(arrays.right))
 
 
 def has_finite_floats(arrays: ArrayPair) -> bool:
-    """Return True if both sides are floating point without NaN and Inf."""
+    """Return True if both sides are floating point, and neither has NaN or Inf."""
     return all(side.dtype.kind == "f" and bool(np.isfinite(side).all()) for side in arrays)
 
 
@@ -207,7 +210,7 @@ def fit_factor(y: Array, x: Array, axes: int | tuple[int, ...] | None = None, ke
 
 
 def fit_line(x_CN: Array, y_CN: Array) -> tuple[Array, Array]:
-    """Fit y = slope x + offset by least squares; return both as columns with a row for each channel."""
+    """Fit y = slope x + offset by least squares, for each row (a channel); return both as columns."""
     mean = x_CN.mean(1, keepdims=True)
     slope = fit_factor(y_CN, x_CN - mean, 1, keepdims=True)
     return slope, y_CN.mean(1, keepdims=True) - slope * mean
@@ -258,7 +261,10 @@ def project_slices(values: Array, axis: int) -> Array:
 
 
 def match_slices(left: Array, right: Array) -> Array | None:
-    """Return the nearest right slice of each left one; None if two left slices have the same, or if none moved."""
+    """Return the nearest right slice of each left one by the numbers of `project_slices`.
+
+    None if two left slices have the same one, or if each has the one at its own index.
+    """
     distance = np.zeros((len(left), len(right)))
     for column in range(left.shape[1]):
         distance += np.abs(left[:, column, None] - right[None, :, column])
@@ -270,6 +276,7 @@ def match_slices(left: Array, right: Array) -> Array | None:
 
 
 def describe_order(order: Array) -> str:
+    """Describe how the slices in `order` (from `find_order`) moved."""
     moved = np.flatnonzero(order != np.arange(len(order)))
     if np.array_equal(order, np.arange(len(order))[::-1]):
         return f"all {len(order)} in reverse"

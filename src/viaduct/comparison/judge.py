@@ -4,8 +4,8 @@ It is sought in the first step with a bad row: in the parameters, then in the fo
 the updates of the weights.
 
 - A module with a bad output is itself the origin if neither its inputs nor its inner modules are bad.
-- A call before the first bad one is the origin if its inputs agree up to rounding and its output is off by far more:
-  the error then grew from call to call until it crossed a threshold.
+- A call before the first bad one is the origin, though no threshold is crossed there, if its inputs agree up to
+  rounding and its output is off by far more: the error then grew from call to call until it crossed a threshold.
 - If errors grow from layer to layer without a jump, as rounding does, until they cross a threshold, there is no origin.
 - If the dump shows no inputs, the first bad tensor in execution order is the origin.
 
@@ -32,13 +32,14 @@ from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.records import Origin, OriginKind, Role, Row, StoredTensor
 
-JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is this many times its inputs' error
+JUMP_FACTOR = 6.0  # an operator has an error of its own if its output's error is at least this many times its inputs'
 EXACT_ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
-CANCELLATION_FACTOR = 10.0  # most terms of a weight's gradient cancel, so its relative error may be this much larger
+# Most terms of a weight's gradient cancel, so its relative error may be this many times that of the inputs.
+CANCELLATION_FACTOR = 10.0
 REORDERING_ROUNDINGS = 200  # sums in another order differ by fewer roundings, given equal inputs
 MAX_FURTHER = 20  # origins that are listed after the first
-# If more weights than this number and this share differ in a later step, the two trainings drifted apart; fewer wrong
-# weights are faults of their own.
+# If more weights than this number and this share are bad in a later dumped step, and none was before, the two trainings
+# drifted apart; fewer bad weights are origins.
 MAX_WRONG_WEIGHTS, MAX_WRONG_SHARE = 4, 0.2
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
@@ -49,7 +50,8 @@ class Judgement:
 
     rows: tuple[Row, ...]
     origins: tuple[Origin, ...] = ()
-    error_range: tuple[float, float] | None = None  # smallest and largest error, if errors grow without an origin
+    # If errors grow without an origin: the smallest error above 0 and the largest finite one, of outputs if possible.
+    error_range: tuple[float, float] | None = None
     weight_drift: WeightDrift | None = None  # if the weights drifted apart between dumped steps
 
 
@@ -70,18 +72,19 @@ def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judg
     """
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
-    is_gradual = False
+    is_gradual = False  # True: what is bad has candidates, but none with a jump
     weight_drift: WeightDrift | None = None
-    last_equal_step: dict[int, int] = {}  # of each rank, the last step that began without a bad weight
+    last_step_before_bad: dict[int, int] = {}  # of each rank, the last step that began without a bad weight
     first_bad = min(row.tensor.step for row in rows if row.result == "bad")
     for step in group_by_step(rows, producers):
         if step.number > first_bad:
-            break  # the first bad step had no single origin; later bad rows follow from it
-        if step.rank in last_equal_step and (drift := find_weight_drift(step, last_equal_step[step.rank])):
+            break  # only the first bad step is searched: what is bad later may follow from it
+        before = last_step_before_bad.get(step.rank)
+        if before is not None and (drift := find_weight_drift(step, before)):
             is_gradual, weight_drift = True, weight_drift or drift
             continue
         if step.parameters and not find_wrong_parameters(step):
-            last_equal_step[step.rank] = step.number
+            last_step_before_bad[step.rank] = step.number
         candidates = find_candidates(step)
         is_gradual = is_gradual or bool(candidates)
         if jumps := [candidate for candidate in candidates if candidate.is_jump]:
@@ -90,9 +93,9 @@ def judge(rows: Sequence[Row], producers: Mapping[str, tuple[str, ...]]) -> Judg
             origins = [jumps[0].origin, *further[:MAX_FURTHER]]
             return Judgement(mark_followers(rows, origins), tuple(origins))
     if is_gradual:
-        before = [row for row in rows if row.tensor.step <= first_bad]
-        outputs = [row for row in before if row.tensor.role == "output"]
-        finite = [error for row in outputs or before if 0 < (error := compute_error(row)) < math.inf] or [0.0]
+        searched = [row for row in rows if row.tensor.step <= first_bad]
+        outputs = [row for row in searched if row.tensor.role == "output"]
+        finite = [error for row in outputs or searched if 0 < (error := compute_error(row)) < math.inf] or [0.0]
         return Judgement(tuple(rows), error_range=(min(finite), max(finite)), weight_drift=weight_drift)
     origin = find_first_bad(rows)
     return Judgement(mark_followers(rows, [origin]), (origin,))
@@ -108,13 +111,13 @@ def find_weight_drift(step: RankStep, before: int) -> WeightDrift | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible origin, with the largest error of its inputs and of its bad tensors."""
+    """A possible origin, with the largest error of its inputs (0 if none was compared) and of its own bad tensors."""
 
     origin: Origin
     input_error: float
     own_error: float
-    rounding: float  # relative error of one rounding in its format
-    order: float  # in execution; a half is between two calls
+    rounding: float  # relative error of one rounding in the coarser of both sides' formats
+    order: float  # position in execution order; a half lies between two calls
 
     @property
     def has_exact_inputs(self) -> bool:
@@ -127,10 +130,10 @@ class Candidate:
 
 
 def find_candidates(step: RankStep) -> list[Candidate]:
-    """Return the candidates of the first phase of a step that has any, in execution order.
+    """Return the candidates of the first phase of a step that has any, in execution order; empty if no phase has.
 
-    The phases are parameters, outputs, gradients and updates. A hidden origin that ran before the candidates precedes
-    them, except before wrong parameters.
+    The phases are parameters, outputs, gradients and updates. The call that `find_hidden_origin` returns, which ran
+    before the candidates, precedes them, except before wrong parameters.
     """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
         if candidates := sorted(phase(step), key=lambda candidate: candidate.order):
@@ -142,7 +145,7 @@ def find_candidates(step: RankStep) -> list[Candidate]:
 
 
 def find_hidden_origin(step: RankStep, before: float) -> list[Candidate]:
-    """Return the first call with inputs that are equal up to rounding and an output that, though not bad, is not.
+    """Return the first call with inputs that agree up to rounding and an output that is off by far more, but not bad.
 
     It is a list of one candidate, or an empty one. `before`: only calls before this position are searched.
     """
@@ -179,7 +182,20 @@ def find_wrong_updates(step: RankStep) -> list[Candidate]:
 
 
 def explain_update(step: RankStep, update: StoredTensor) -> str:
-    """Describe how an update differs, and what is known about its gradient. No weight or gradient here is bad."""
+    """Describe how an update differs, and what is known about its weight and gradient, neither of which is bad."""
+    return f"its update differs; {describe_weight(step, update)}; {describe_gradient(step, update)}"
+
+
+def describe_weight(step: RankStep, update: StoredTensor) -> str:
+    """Describe the weight of an update as it was before the step."""
+    for row in (step.rows[index] for index in step.parameters):
+        if (row.tensor.op, row.tensor.index) == (update.op, update.index):
+            return "the weight itself agrees" if row.is_compared else "the weight itself was not compared"
+    return "the weight itself was not dumped"
+
+
+def describe_gradient(step: RankStep, update: StoredTensor) -> str:
+    """Describe the gradient that an update was computed from."""
     gradients = [
         step.rows[index]
         for call in step.calls_by_op.get(update.op, ())
@@ -187,14 +203,14 @@ def explain_update(step: RankStep, update: StoredTensor) -> str:
         if step.rows[index].tensor.index == update.index
     ]
     if not gradients:
-        return "its update differs, while the weight itself agrees; its gradient was not dumped"
+        return "its gradient was not dumped"
     for row in gradients:
         for side, tensor in (("left", row.pair.left), ("right", row.pair.right)):
             if tensor is None:
-                return f"its update differs: it has no gradient on the {side}, while the weight itself agrees"
+                return f"it has no gradient on the {side}"
         if not row.is_compared:
-            return f"its update differs, while the weight itself agrees; its gradient was not compared: {row.reason}"
-    return "its update differs, while its gradient and the weight itself agree"
+            return f"its gradient was not compared: {row.reason}"
+    return "its gradient agrees"
 
 
 def is_bad(step: RankStep, index: int) -> bool:
@@ -212,7 +228,10 @@ def make_candidate(
     order: float | None = None,
     are_inputs_known: bool = True,
 ) -> Candidate:
-    """Return the candidate for some bad rows. The first row gives the defaults of `op` and `order`."""
+    """Return the candidate for some bad rows, or for the output of a hidden origin.
+
+    The first row gives the defaults of `op` and `order`. `are_inputs_known`: the candidate's inputs were compared.
+    """
     row = step.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, step.number, step.rank, row_indices[0], why, are_inputs_known)
     position = row.tensor.order if order is None else order
@@ -220,7 +239,7 @@ def make_candidate(
 
 
 def find_wrong_outputs(step: RankStep) -> list[Candidate]:
-    """Return calls with a bad output and no bad input, and the first bad input."""
+    """Return the candidates for calls with a bad output and no bad input, and for the first bad input before them."""
     candidates = [candidate for call in step.calls if (candidate := check_output(step, call)) is not None]
     first = find_wrong_input(step, min((candidate.order for candidate in candidates), default=math.inf))
     return [*candidates, *([first] if first else [])]
@@ -229,8 +248,8 @@ def find_wrong_outputs(step: RankStep) -> list[Candidate]:
 def check_output(step: RankStep, call: Call) -> Candidate | None:
     """Return the candidate if the call's output is bad, while neither its inputs nor the modules within it are bad.
 
-    If its inputs were not dumped, the outputs that it reads must not be bad. If these are unknown, no earlier call may
-    be bad.
+    None if not. If its inputs were not dumped, the outputs that it reads must not be bad. If it is not known which
+    these are, no earlier call may have a bad input or output.
     """
     bad = step.list_bad_rows(call, "output")
     if not bad or step.list_bad_rows(call, "input"):
@@ -277,7 +296,7 @@ def describe_output(step: RankStep, index: int, known: Sequence[int], inner: Seq
         inside = " and no tensor of a module within it" if inner else ""
         total = len(known) + len(inner)
         return f"{differs}, while none of its inputs{inside} is bad; {uncompared} of {total} could not be compared"
-    inside = " and all modules within it" if inner else ""
+    inside = " and the dumped modules within it" if inner else ""
     largest = step.find_largest_error([*known, *inner])
     return f"{differs}, while its inputs{inside} agree (largest difference {largest:.2g})"
 
@@ -289,7 +308,7 @@ def find_rounding_unit(row: Row) -> float:
 
 
 def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
-    """Return the candidate for the first bad input; None if an output before it is bad."""
+    """Return the candidate for the first bad input up to the position `before`; None if an output before it is bad."""
     for call in step.calls:
         bad = step.list_bad_rows(call, "input")
         if call.order > before or (step.list_bad_rows(call, "output") and not bad):
@@ -300,7 +319,11 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 
 
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
-    """Return the candidate for a bad input: its producer, the module around it, the network's input, or the call."""
+    """Return the candidate for a bad input.
+
+    Its operator is a producer with an output that was not compared, else the innermost module around the call that has
+    inputs, none of them bad, else the call itself. Its kind is "input" if the tensor enters the network or the loss.
+    """
     producing = sorted(step.list_producing_calls(call), key=lambda other: other.order)
     unseen = [
         other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
@@ -322,7 +345,7 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
         )
     elif producing:
         op, inputs = call.op, list_output_rows(producing)
-        why = f"{differs}, though nothing that feeds it is bad: something between them is different"
+        why = f"{differs}, though no compared output that feeds it is bad: something between them is different"
     elif is_network_input(step, call, around):
         return explain_network_input(step, call, around, bad)
     else:
@@ -342,8 +365,8 @@ def list_last_output_rows(step: RankStep, call: Call) -> list[int]:
 def is_network_input(step: RankStep, call: Call, around: Sequence[Call]) -> bool:
     """Return True if the bad input of a call, which no known operator feeds, is an input of the network.
 
-    So it is if a module around the call has a bad input too, if the dump shows what feeds the operators, or if no
-    operator ran before.
+    It is one if a module around the call has a bad input too, if the dump has edges (none of them to this call), or if
+    no operator with a dumped output ran before.
     """
     is_bad_around = any(step.list_bad_rows(other, "input") for other in around)
     return is_bad_around or bool(step.producers) or not list_last_output_rows(step, call)
@@ -358,9 +381,10 @@ def explain_network_input(step: RankStep, call: Call, around: Sequence[Call], ba
 
 
 def is_after_network(step: RankStep, call: Call) -> bool:
-    """Return True for a call after the network's end, such as a loss. A module's order is the position of its end.
+    """Return True for a call after the network's end, such as a loss, if the dump shows this end.
 
-    A name with a dot does not count: it belongs to a module within another one, not to a loss.
+    A module's order is the position of its end. A name with a dot does not count: it belongs to a module within another
+    one, not to a loss.
     """
     ended = [root for root in step.calls_by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in step.list_inner_calls(root)) and "." not in call.op
@@ -369,8 +393,8 @@ def is_after_network(step: RankStep, call: Call) -> bool:
 def explain_loss_input(step: RankStep, call: Call, bad: Sequence[int], differs: str) -> Candidate:
     """Return the candidate for a loss with a bad input: labels, or values that the script computes from the output."""
     why = (
-        f"{differs} (input number {step.rows[bad[0]].tensor.index}), though nothing that the network computed is "
-        "bad: look at the input pipeline and the training loop"
+        f"{differs} (input number {step.rows[bad[0]].tensor.index}), though no compared tensor of the network is bad: "
+        "look at the input pipeline and the training loop"
     )
     return make_candidate(step, bad, "input", why, order=call.order - 0.5)
 
@@ -380,7 +404,7 @@ def list_output_rows(calls: Sequence[Call]) -> list[int]:
 
 
 def find_wrong_gradients(step: RankStep) -> list[Candidate]:
-    """Return the candidate for the first bad gradient of a step without a wrong output; empty if none is bad."""
+    """Return the candidate for the first bad gradient; empty if none is bad. No output of the step has a candidate."""
     calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD_ROLES))])
     # A module with bad gradients does not count if a module within it has bad gradients too.
     ops = {call.op for call in calls if step.list_bad_rows(call, *BACKWARD_ROLES)}
@@ -393,21 +417,24 @@ def find_wrong_gradients(step: RankStep) -> list[Candidate]:
         return [explain_arriving_gradient(step, first, before)]
     sent = step.list_bad_rows(first, "grad_input", "gradient")
     differs = f"the gradient it hands on differs by {step.find_largest_error(sent):.2g}"
-    why = f"{differs}, while the one it was given and the forward pass are not bad"
-    error = max(step.find_largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(step, [first]))
+    given = first.row_indices.get("grad_output", [])
+    why = f"{differs}, while no compared gradient that it was given is bad, and no compared tensor of the forward pass"
+    error = max(step.find_largest_error(given), estimate_relu_error(step, [first]))
     if not step.list_bad_rows(first, "grad_input"):
         error *= CANCELLATION_FACTOR
-    return [make_candidate(step, sent, "operator", why, input_error=error)]
+    are_known = is_each_compared(step, given)
+    return [make_candidate(step, sent, "operator", why, input_error=error, are_inputs_known=are_known)]
 
 
 def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call]) -> Candidate:
     """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
     bad = step.list_bad_rows(first, "grad_output") or step.list_bad_rows(first, *BACKWARD_ROLES)
     differs = (
-        f"the gradient at {first.op} differs by {step.find_largest_error(bad):.2g}, while the forward pass is not bad"
+        f"the gradient at {first.op} differs by {step.find_largest_error(bad):.2g}, while no compared tensor of the "
+        "forward pass is bad"
     )
     if not before:
-        why = f"{differs}, and it is the first of all gradients: look at labels or loss"
+        why = f"{differs}, and it is the first of all dumped gradients: look at labels or loss"
         return make_candidate(step, bad, "input", why)
     # The calls that read the output of `first` pass it the gradient in the backward pass.
     handing = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
@@ -416,14 +443,16 @@ def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call
     known = f"differ by {error:.2g} at most" if is_each_compared(step, handed) else "were not all compared"
     why = f"{differs}; the gradients that it is computed from {known}"
     error = max(error, estimate_relu_error(step, [first, *handing]))
-    return make_candidate(step, bad, "operator", why, input_error=error)
+    are_known = is_each_compared(step, handed)
+    return make_candidate(step, bad, "operator", why, input_error=error, are_inputs_known=are_known)
 
 
 def estimate_relu_error(step: RankStep, calls: Sequence[Call]) -> float:
     """Estimate the gradient error that a ReLU causes if its input differs a little.
 
     If the input differs by e, about a share e of normally distributed values changes its sign. For these, only one side
-    passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
+    passes the gradient on, so its relative error is about the root of e (8e-5 became 5.5e-3 when measured on a GPU).
+    Called for any operator: the dump does not tell which are followed by a ReLU.
     """
     row_indices = [index for call in calls for role in FORWARD_ROLES for index in call.row_indices.get(role, ())]
     return math.sqrt(step.find_largest_error(row_indices))
@@ -447,7 +476,7 @@ def find_first_orders(step: RankStep, roles: Sequence[Role]) -> dict[int, int]:
 
 
 def find_first_bad(rows: Sequence[Row]) -> Origin:
-    """Return the first bad row as the origin, for a dump that does not tell whether its inputs were good."""
+    """Return the first bad row as the origin, if no phase of the first bad step had a candidate."""
     index = min(
         (index for index, row in enumerate(rows) if row.result == "bad"),
         key=lambda index: (rows[index].tensor.step, rows[index].tensor.order),

@@ -5,8 +5,8 @@
 the reference.
 
 Elements that are NaN on both sides, or Inf of the same sign, are left out and counted in `nonfinite_pairs`. All other
-NaN and Inf are counted in `mismatched`. If there are any, the measures are NaN, or Inf if no side has NaN; histograms
-and largest errors still describe the finite elements.
+NaN and Inf are counted in `mismatched`. If there are any, the errors are NaN, or Inf if no side has NaN (cosine and KL
+divergence are NaN in both cases); statistics, histograms and largest errors still describe the finite elements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from viaduct.comparison.ulps import UlpHistogram, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
 MAX_ERRORS_KEPT = 10  # for the page
-# Twice the rounding of one operation in the coarser dtype; float32 and float64 leave room for sums in another order.
+# For Measures.within, by the coarser dtype; integers use float64's. Twice the rounding of one operation, except that
+# float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
 MEASURES = {
@@ -63,12 +64,12 @@ class ElementIndex:
 
 @dataclass(frozen=True, slots=True)
 class SideStatistics:
-    """Statistics of one side: of its compared elements, and the numbers of NaN and Inf among all elements."""
+    """Statistics of one side: of the elements that are finite on both sides, and counts among all elements."""
 
     dtype: str
     shape: tuple[int, ...]
     mean: float
-    std: float  # population
+    std: float  # of the population: divided by n
     min: float
     max: float
     norm: float
@@ -77,7 +78,7 @@ class SideStatistics:
     plus_inf: int = 0
     minus_inf: int = 0
     nonfinite: tuple[ElementIndex, ...] = ()  # the first NaN or Inf
-    saturated: int = 0  # |x| >= 65504, the largest float16
+    saturated: int = 0  # number of |x| >= 65504, the largest float16
 
     @property
     def inf(self) -> int:
@@ -144,17 +145,17 @@ class Measures(Errors):
     mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
     first_mismatch: ElementIndex | None = None
     within: float = 1.0  # share of compared elements within `tolerance`
-    tolerance: float = 0.0
-    ulps: UlpHistogram | None = None
-    histogram: Histogram | None = None
-    top: tuple[LargeError, ...] = ()
-    overflow: Overflow = "NaN"  # YES if a value of the left side reaches 65504; NaN if that is not float16
+    tolerance: float = 0.0  # relative to the right value, or to the right side's RMS if that is larger
+    ulps: UlpHistogram | None = None  # None: a side is not floating point, or only statistics were compared
+    histogram: Histogram | None = None  # None: nothing is finite, or only statistics were compared
+    top: tuple[LargeError, ...] = ()  # the largest errors above 0, at most MAX_ERRORS_KEPT
+    overflow: Overflow = "NaN"  # YES if a value of the left side reaches 65504; NaN if that side is not float16
     statistics_only: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def standard_deviation(self) -> str:
-        """Return (mean;std),(mean;std) of left and right, as in the table."""
+        """Return (mean;std),(mean;std) of left and right, as in the table: statistics, not an error."""
         sides = (self.left, self.right)
         return ",".join(f"({format_short(side.mean)};{format_short(side.std)})" for side in sides)
 
@@ -165,7 +166,7 @@ class Measures(Errors):
 
     @property
     def identical(self) -> bool:
-        """Return True if all elements were compared and have equal values; NaN and Inf must be in the same places."""
+        """Return True if all elements are equal as float64 (integers of one dtype exactly), or the same NaN or Inf."""
         return not self.differing and not self.mismatched and not self.statistics_only
 
     def columns(self) -> dict[str, str]:
@@ -179,8 +180,8 @@ def measure(
 ) -> Measures:
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
 
-    `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: the
-    variant of the KL divergence.
+    Shapes may differ: elements are paired in C order. `left_dtype`, `right_dtype`: the dtypes in the dump; needed for
+    bfloat16, which is stored as its bits. `kld`: the variant of the KL divergence.
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
@@ -243,16 +244,17 @@ class FinalMeasures:
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
     def _find_known_kld(self) -> float | None:
-        """Return 0 for equal sides, else None. All-zero sides have a divergence in the floored variant only."""
+        """Return 0 for equal sides, else None; None also for all-zero sides in the book's variant, where it is NaN."""
         zero = self.first_pass.right.low == self.first_pass.right.high == 0.0
         return 0.0 if not self.first_pass.differing and (self.kld == "floored" or not zero) else None
 
     def _choose_mean(self, side: int) -> float | None:
-        """Return the mean of a side if E[x²] - E[x]² would lose more than two digits, else None."""
+        """Return the mean of a scaled side if E[x²] - E[x]² would lose more than two digits, else None."""
         square = self.norms[side] ** 2 / self.n
         return self.means[side] if square - self.means[side] ** 2 < 0.01 * square else None
 
     def _std(self, side: int, variance: float | None) -> float:
+        """Return the unscaled standard deviation. `variance`: of the scaled side, if it was computed, else None."""
         if variance is None:
             variance = self.norms[side] ** 2 / self.n - self.means[side] ** 2
         totals, scale = (self.first_pass.left, self.first_pass.right)[side], (self.scales.left, self.scales.right)[side]
@@ -342,7 +344,7 @@ class FinalMeasures:
         return self.first_pass.flats[0].count == self.first_pass.flats[0].parts
 
     def _replace_errors(self, errors: Errors) -> Errors:
-        """Return the errors, or all NaN if NaN or Inf are mismatched, or all Inf if no side has NaN."""
+        """Return the errors; if NaN or Inf are mismatched, all NaN or, if no side has NaN, Inf (`Errors.all`)."""
         first_pass = self.first_pass
         if not first_pass.mismatched:
             return errors
@@ -371,7 +373,7 @@ class FinalMeasures:
 
 
 def scale_error(error: float, size: float) -> float:
-    """Return an error relative to a size; Inf if only the size is 0."""
+    """Return an error relative to a size; 0 for no error, Inf if only the size is 0, NaN if either is NaN."""
     if error == 0.0 or math.isnan(error) or math.isnan(size):
         return math.nan if math.isnan(size) else error
     return error / size if size > 0.0 else math.inf
@@ -390,7 +392,7 @@ def format_measure(value: float | None) -> str:
 
 
 def format_short(value: float) -> str:
-    """Format with three decimals, as in the StandardDeviation column."""
+    """Format with three decimals, as in the StandardDeviation column; below 0.001 as 0.000."""
     if not math.isfinite(value):
         return format_measure(value)
     return "0.000" if abs(value) < 0.001 else f"{value:.3f}"
@@ -405,8 +407,9 @@ def measure_statistics(
 ) -> Measures:
     """Compare the statistics of tensors that were not stored: min, max, mean and norm.
 
-    The largest difference of min, max and mean is reported as the maximum absolute error. The norm's relative
-    difference is reported as the relative Euclidean distance, since it is a lower bound of it. Other errors are NaN.
+    The largest difference of min, max and mean is reported as the maximum absolute error, and the norm's relative
+    difference as the relative Euclidean distance: lower bounds of these. Other errors are NaN, the cosine is None.
+    Only statistics that both sides have are compared; raise Unmeasurable if none is finite and none differs.
     """
     names = [name for name in ("min", "max", "mean", "norm") if name in left and name in right]
     finite = [name for name in names if math.isfinite(left[name]) and math.isfinite(right[name])]
@@ -437,7 +440,7 @@ def measure_statistics(
         mismatched=abs(left_side.nan - right_side.nan) + abs(left_side.inf - right_side.inf) or len(conflicts),
         within=math.nan,
         statistics_only=True,
-        notes=("only statistics were dumped: min, max, mean and norm are compared",),
+        notes=(f"only statistics were dumped: {', '.join(names)} are compared",),
     )
 
 

@@ -1,9 +1,9 @@
 """Measurement of many pairs of tensors on all cores.
 
-Few pairs are measured in this process, many in worker processes. Workers are not forked, since forking a process with
-threads is not safe. They do not import torch (except for unusual .pt files), so they are ready in a fifth of a second.
-A worker opens one pair at a time. If it dies (out of memory, a file cut short while it was mapped), that pair is
-refused with the reason, and another worker measures the remaining pairs.
+Few or small pairs are measured in this process, others in worker processes. Workers are not forked, since forking a
+process with threads is not safe. They do not import torch (except for unusual .pt files), so they are ready in a fifth
+of a second. A worker opens one pair at a time. If a signal ends it (out of memory, a file cut short while it was
+mapped), that pair is refused with the reason, and another worker measures the remaining pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from viaduct.cores import count_cores
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal
 
-BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # limits of one message to a worker
+BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # limits of one message to a worker; a larger pair is sent alone
 CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
 MIN_SECONDS_FOR_WORKERS = 0.5  # of estimated work; for less, starting workers takes too long
 # A worker searches the module path of this process, not the current folder.
@@ -45,7 +45,7 @@ _SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8  # measured; to estimate 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A pair that was not compared, and why."""
+    """The reason why a pair was not compared."""
 
     reason: str
 
@@ -71,7 +71,10 @@ Measured = tuple[Pair, Answer]
 
 
 def measure_pairs(pairs: Sequence[Pair], workers: int | None = None, kld: KldVariant = "book") -> Iterator[Measured]:
-    """Yield every pair, in order, with its measures or the reason why it has none."""
+    """Yield every pair, in order, with its measures or the reason why it has none.
+
+    `workers`: the largest number of worker processes, 1 for none; None: as many as cores, none if it is little work.
+    """
     jobs = [Job(number, pair, kld) for number, pair in enumerate(pairs)]
     batches = make_batches(jobs)
     workers_needed = min(workers or count_cores(), len(batches))
@@ -107,7 +110,7 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
 
 
 def measure_pair(pair: Pair, kld: KldVariant = "book") -> Answer:
-    """Measure one pair. A missing side, or an error in its files, becomes the reason of a refusal."""
+    """Measure one pair. A missing side, a pair that is not comparable and an error in its files become a refusal."""
     if pair.left is None or pair.right is None:
         for side, tensor in (("left", pair.left), ("right", pair.right)):
             if tensor is not None and tensor.fault:
@@ -124,7 +127,10 @@ def measure_pair(pair: Pair, kld: KldVariant = "book") -> Answer:
 
 
 def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | None, kld: KldVariant) -> Measures:
-    """Measure two stored tensors, after converting the layout of the left one; raise Unmeasurable if impossible."""
+    """Measure two stored tensors, the left one converted to the right's layout; raise Unmeasurable if impossible.
+
+    If only statistics of a side were dumped, the statistics of both are compared.
+    """
     for side, tensor in (("left", left), ("right", right)):
         if tensor.fault:
             raise Unmeasurable(f"{side}: {tensor.fault}")
@@ -133,6 +139,8 @@ def compare_stored(left: StoredTensor, right: StoredTensor, layout: Layout | Non
     if left.path is None or right.path is None:
         return compare_statistics(left, right)
     left_array, right_array = open_checked("left", left), open_checked("right", right)
+    refuse_float8_bits(left, left_array, right)
+    refuse_float8_bits(right, right_array, left)
     if layout is not None:
         left_array = convert_layout(left_array, layout)
     else:
@@ -193,8 +201,17 @@ def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     raise Unmeasurable(text)
 
 
+def refuse_float8_bits(tensor: StoredTensor, array: Array, other: StoredTensor) -> None:
+    """Raise Unmeasurable for the bits of eight-bit floats beside another dtype, since the bits are compared."""
+    if tensor.dtype.startswith("float8") and array.dtype.kind in "ui" and other.dtype != tensor.dtype:
+        raise Unmeasurable(f"{tensor.dtype} was stored as its bits, which cannot be compared with {other.dtype}")
+
+
 def compare_statistics(left: StoredTensor, right: StoredTensor) -> Measures:
-    """Compare the statistics of two tensors, of which at most one has values: its statistics are computed."""
+    """Compare the statistics of two tensors, of which at most one has values: its statistics are computed.
+
+    A shape () is that of a single element, or is not known, so it is not compared.
+    """
     if left.shape and right.shape:
         refuse_shapes(left.shape, right.shape)
     numbers = read_statistics("left", left), read_statistics("right", right)
@@ -212,7 +229,10 @@ def read_statistics(side: str, tensor: StoredTensor) -> dict[str, float]:
 
 
 def serve_jobs(descriptor: int) -> None:
-    """Answer the jobs of a connection until it is closed: the main function of a worker process."""
+    """Answer the jobs of a connection until it is closed: the main function of a worker process.
+
+    `descriptor`: file descriptor of the connection.
+    """
     connection = Connection(descriptor)
     while True:
         try:
@@ -261,7 +281,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Worker processes, their remaining batches, and answers that arrived early."""
+    """Worker processes, the batches that were not sent yet, and answers that arrived before their turn."""
 
     def __init__(self, jobs: list[Job], batches: list[list[Job]], workers: int) -> None:
         self.jobs = jobs
@@ -294,9 +314,9 @@ class WorkerPool:
                 self._receive(worker)
 
     def _supply(self, worker: Worker) -> None:
-        """Send the next batch while the worker measures its last pair, so that it never waits for a message.
+        """Send the next batch while the worker measures its last pair, so that it need not wait for a message.
 
-        An earlier message could block both processes: a worker that waits for room in the pipe receives nothing.
+        A message sent earlier could block both processes: a worker that waits for room in the pipe receives nothing.
         """
         try:
             while self.batches and len(worker.pending) <= 1:

@@ -1,8 +1,11 @@
 """The two passes over a pair of tensors: the first finds sums, extremes and positions, the second needs their results.
 
 A tensor is read in pieces. The sum over a piece is a float64; the sums of all pieces are added exactly by math.fsum.
-The square of a value above 1e140 or below 1e-140 would leave the range of float64. If there is one, the first pass runs
-again on values that are multiplied by a power of two, which loses no digit.
+The square of a value far above 1e140 or below 1e-140 would leave the range of float64. If the largest magnitude of a
+side or of the difference is beyond these, the first pass runs again on values that are multiplied by a power of two,
+which loses no digit that counts.
+
+Unless it says otherwise, a value is an element that is finite on both sides.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, FlatTensor,
 from viaduct.comparison.records import Array
 from viaduct.comparison.ulps import UlpCounter
 
-# KL divergence: as in the CANN documents, or of values that are raised to FLOOR at least.
+# KL divergence: "book" is that of the documents of CANN (Ascend's toolkit), "floored" raises values to FLOOR at least.
 KldVariant = Literal["book", "floored"]
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
-EPSILON = 2.22e-16  # float64's epsilon; a value or norm at or below it counts as zero
+EPSILON = 2.22e-16  # float64's epsilon; where it is divided by, a value or norm at or below it counts as zero
 FLOOR = 1.1920929e-07  # float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values
-SAMPLE = 16384  # values in that histogram, about
+SAMPLE = 16384  # values of each side in that histogram, about; fewer for small tensors
 _SMALLEST = 5e-324  # the smallest float64 above 0
 _SAFE = (1e-140, 1e140)  # the squares of values between these, and the sums of the squares, stay within float64
 
@@ -35,9 +38,9 @@ class Nonfinite:
     """Counts of NaN and Inf of one side, and the first positions."""
 
     nan: int = 0
-    plus: int = 0
-    minus: int = 0
-    positions: list[int] = field(default_factory=list)
+    plus: int = 0  # +Inf
+    minus: int = 0  # -Inf
+    positions: list[int] = field(default_factory=list)  # flat indices
 
     def add(self, values: Array, start: int, keep: int) -> None:
         """Count NaN and Inf of a piece that begins at `start`; keep the first `keep` positions of all pieces."""
@@ -69,7 +72,7 @@ class SideTotals:
     squares: list[float] = field(default_factory=list)  # sums of squares, one for each piece
     low: float = math.inf
     high: float = -math.inf
-    saturated: int = 0  # values at or beyond HALF_LIMIT
+    saturated: int = 0  # magnitudes of at least HALF_LIMIT, also Inf and where the other side is not finite
     nonfinite: Nonfinite = field(default_factory=Nonfinite)
 
     def add(self, wide: Floats, low: float, high: float) -> None:
@@ -98,16 +101,18 @@ class FirstPass:
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        self.count = self.differing = self.mismatched = 0  # see Measures: compared, differing, mismatched
+        # Measures.compared, .differing and .mismatched (measures.py).
+        self.count = self.differing = self.mismatched = 0
         self.first_mismatch: int | None = None
-        self.pieces_with_nonfinite: set[int] = set()  # by their start
+        self.pieces_with_nonfinite: set[int] = set()  # their starts
         self.top = LargestErrors(keep)
         length = min(CHUNK, left.count)
         self.ulps = UlpCounter(left.dtype, right.dtype, left.count)
         self._difference, self._ratio = reuse_buffer("one", length), reuse_buffer("two", length)
         self._mask = reuse_buffer("mask", length, bool)
         self._floats = left.dtype in FLOATS, right.dtype in FLOATS
-        self._integers = left.dtype == right.dtype and left.dtype in LARGE_INTEGERS
+        self._same_dtype = left.dtype == right.dtype  # bfloat16 and uint16 have the same raw elements
+        self._integers = self._same_dtype and left.dtype in LARGE_INTEGERS
 
     def run(self) -> FirstPass:
         left, right = self.flats
@@ -154,7 +159,8 @@ class FirstPass:
         left_values = self._scale(left.as_float64, self.scales.left)
         right_values = self._scale(right.as_float64, self.scales.right)
         self.left.add(left_values, *extremes[:2])
-        if self.scales.left == self.scales.right and are_bits_equal(left.raw, right.raw):  # then all errors are 0
+        are_equal = self._same_dtype and are_bits_equal(left.raw, right.raw)  # then all errors are 0
+        if are_equal and self.scales.left == self.scales.right:
             self.right.add(left_values, *extremes[:2])
             self.products.append(self.left.squares[-1])
             self.ulps.add_equal(left_values.size)
@@ -194,7 +200,7 @@ class FirstPass:
             np.subtract(left.as_float64 * scale, right.as_float64 * scale, out=out)
 
     def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
-        """Add |x - y| / |y|, and 0 where the right value y counts as zero."""
+        """Add |x - y| / |y|, and 0 where the right value y counts as zero. `difference`: |x - y|, scaled."""
         mask = self._mask[: ratio.size]
         np.abs(right, out=ratio)
         np.less_equal(ratio, EPSILON, out=mask)
@@ -207,7 +213,7 @@ class FirstPass:
         self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
 
     def choose_scales(self) -> Scales:
-        """Return the scales with which the squares stay within float64; for most tensors UNSCALED."""
+        """Return the scales with which the sums of squares stay within float64; for most tensors UNSCALED."""
         left, right = self.left.largest_magnitude, self.right.largest_magnitude
         reduction = 0.25 if max(left, right) > 1e307 else 1.0
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
@@ -223,7 +229,7 @@ class LargestErrors:
         self.entries: list[tuple[float, int, float, float]] = []  # error, flat index, left and right value
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
-        """Add the largest errors of a piece."""
+        """Add the largest errors of a piece. `positions`: flat indices; None: consecutive from `start`."""
         if self.keep <= 0:
             return
         large = np.flatnonzero(difference >= self._find_entry_bound(difference))
@@ -255,7 +261,7 @@ def find_extremes(piece: Piece) -> tuple[float, float]:
 
 
 def count_saturated(values: Array) -> int:
-    """Count values at or beyond the largest float16."""
+    """Count magnitudes of at least the largest float16."""
     return int(np.count_nonzero(np.abs(values) >= HALF_LIMIT))
 
 
@@ -265,7 +271,10 @@ def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
 
 
 def are_bits_equal(left: Array, right: Array) -> bool:
-    """Return True if two pieces are bitwise equal; the first elements, where most unequal ones differ, come first."""
+    """Return True if the bits of two arrays are equal.
+
+    The first elements are compared first, since most unequal arrays differ there.
+    """
     if left.dtype != right.dtype:
         return False
     left_bits, right_bits = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
@@ -273,7 +282,7 @@ def are_bits_equal(left: Array, right: Array) -> bool:
 
 
 def sum_exactly(sums: list[float]) -> float:
-    """Return the exact sum, or Inf if float64 cannot hold it."""
+    """Return the correctly rounded sum, or Inf if float64 cannot hold it."""
     try:
         return math.fsum(sums)
     except OverflowError:  # only sums of positive numbers grow like this
@@ -288,10 +297,10 @@ def choose_scale(size: float) -> float:
 
 
 class SecondPass:
-    """Computes KL divergence, variances, the share within tolerance, and a histogram.
+    """Computes KL divergence, variances, the share within tolerance, and a histogram, with the first pass's scales.
 
-    `means`: for each side its mean if the variance must be computed from deviations from the mean, else None. If
-    `tolerated` or `kld` is None, that result is not computed.
+    `means`: for each side the mean of its scaled values if the variance must be computed from deviations from the mean,
+    else None. If `tolerated` or `kld` is None, that result is not computed.
     """
 
     def __init__(
@@ -341,7 +350,7 @@ class SecondPass:
 
 
 def count_bins(sample: Floats, low: float, high: float) -> tuple[int, ...]:
-    """Count a sample in equally wide bins."""
+    """Count a sample in equally wide bins between `low` and `high`; all in the first one if these are equal."""
     width = high / BINS - low / BINS  # high - low may overflow
     if not width > 0.0:
         return (sample.size, *[0] * (BINS - 1))
@@ -436,7 +445,7 @@ class KlDivergence:
         return float(np.dot(a, out))
 
     def result(self) -> float:
-        """Return the divergence; NaN if a side is all zero, since it cannot be divided by its sum."""
+        """Return the divergence; NaN in the book's variant if a side is all zero: it cannot be divided by its sum."""
         if self._left.zero or self._right.zero:
             return math.nan
         if self.infinite:

@@ -42,13 +42,13 @@ class StoredTensor:
     op: str  # the operator's or module's name: layer3.0.conv2
     op_type: str = ""  # Conv2d, BatchNorm; "" if the dump does not say
     role: Role = "output"
-    index: int = 0  # number of the input or output, from 0
+    index: int = 0  # number of the input, output or parameter in its operator, from 0
     order: int = 0  # position in execution order within its step; equal for all tensors of one call
     step: int = 0
     rank: int = 0
     dtype: str = ""  # as it was on the device: float32, float16, bfloat16, int64, bool …
     shape: tuple[int, ...] = ()
-    path: Path | None = None  # None: only `statistics` were dumped, or there is a fault
+    path: Path | None = None  # of the file; None: only `statistics` were dumped, or there is a fault
     member: str = ""  # key within the file, for .npz and .safetensors
     call: int = 0  # number among the calls of this operator within the step, from 0
     layout: str = ""  # NCHW, NHWC, NC1HWC0 …, if the graph or the dump says it
@@ -87,7 +87,7 @@ class Pair:
     left: StoredTensor | None
     right: StoredTensor | None
     left_op: str  # as shown: names of a split operator are joined by commas; "*" for none
-    right_op: str
+    right_op: str  # likewise, of the originals
     matched_by: MatchedBy
     confidence: float = 1.0  # below 1 only for structure, a heuristic (structure.py)
     layout: Layout | None = None
@@ -102,7 +102,7 @@ class Row:
     measures: Measures | None
     result: Result
     reason: str = ""  # the CompareFailReason column: why it is not good
-    follows_from: str = ""  # the operator that differed before and explains this row
+    follows_from: str = ""  # of a bad row: the main origin's operator, which may explain it; nothing checks that
 
     @property
     def tensor(self) -> StoredTensor:
@@ -129,16 +129,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """First divergence: an operator, parameter or network input that is bad although its inputs are good.
+    """First divergence: an operator, parameter or network input that is bad although no input of it is.
 
-    If the dump does not show one, it is the first bad tensor in execution order, and `why` says so.
+    If the dump does not show one, it is the first bad tensor in execution order. It may also be an operator whose
+    output is within the thresholds, but off by far more than rounding. `why` says so in both cases.
     """
 
     op: str
     kind: OriginKind
     step: int
     rank: int
-    row_index: int  # of the operator's first bad row in the comparison's rows
+    row_index: int  # in the comparison's rows: of the first tensor of the operator that differs (see `why`)
     why: str  # one sentence: what differs, and what is known about its inputs
     are_inputs_known: bool = True  # False: the inputs were not compared, so the sides may part before this operator
 
