@@ -122,7 +122,7 @@ def test_a_long_array_of_texts_is_compared_as_a_whole() -> None:
 
 def test_values_are_named_by_their_path_and_sets_are_in_order() -> None:
     found = flatten({"args": argparse.Namespace(lr=np.float32(0.5)), "seen": {"b", "a"}, "none": {}, "x": np.ones(2)})
-    assert found.values == {"args.lr": "0.5", "seen.0": "a", "seen.1": "b"}
+    assert found.values == {"args.lr": "0.5", "seen.0": "a", "seen.1": "b", "none": "(empty)"}
     assert {name: array.tolist() for name, array in found.arrays.items()} == {"x": [1.0, 1.0]}
     assert flatten(3).values == {"value": "3"}
 

@@ -137,6 +137,8 @@ def test_scalars_of_tensorboard_are_compared_at_the_steps_that_both_have(tmp_pat
         {f"a/{name.format(2)}": events(s2=0.25, s4=0.1), f"b/{name.format(2)}": events(s1=0.75)},
     )
     assert (found[f"a/{name.format(1)}"].state, found[f"a/{name.format(1)}"].count) == ("equal", 1)
+    unpaired = "not compared, since only one side writes it: loss at step 1; loss at step 4"
+    assert found[f"a/{name.format(1)}"].detail == f"1 value equal; {unpaired}"
     assert "loss at step 1 is 0.5 in the original" in found[f"b/{name.format(1)}"].detail
 
 
@@ -306,3 +308,27 @@ def test_lines_in_another_order_are_not_called_missing(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a.txt": "one\ntwo\n"}, {"a.txt": "two\none\n"})["a.txt"]
     assert found.state == "differs"
     assert "by the original more often or at another place" in found.detail
+
+
+def test_an_empty_container_of_one_side_differs(tmp_path: Path) -> None:
+    left, right = {"a.pt": torch_writer(lr=0.1, state={"momentum": []})}, {"a.pt": torch_writer(lr=0.1, state={})}
+    found = compare(tmp_path, left, right)["a.pt"]
+    assert found.state == "differs"
+    assert "state.momentum is (empty) in the original, not there after the migration" in found.detail
+
+
+def test_pixels_that_do_not_repeat_themselves_are_not_compared(tmp_path: Path) -> None:
+    from PIL import Image
+
+    def write(value: int) -> Any:
+        return lambda path: Image.new("L", (2, 2), value).save(path)
+
+    found = compare(tmp_path, {"a.png": write(0)}, {"a.png": write(90)}, again={"a.png": write(200)})["a.png"]
+    assert found.state == "not compared"
+    assert found.detail.endswith("since a second run writes another value: pixels")
+
+
+def test_lines_that_do_not_repeat_themselves_are_counted(tmp_path: Path) -> None:
+    found = compare(tmp_path, {"a.txt": "x\nonce\n"}, {"a.txt": "x\n"}, again={"a.txt": "x\n"})["a.txt"]
+    assert (found.state, found.count) == ("equal", 1)
+    assert found.detail == "1 line equal; not compared, since a second run does not write it: 1 line"

@@ -104,7 +104,10 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
 
 
 def read_text(path: Path) -> Content:
-    """Return the lines of a UTF-8 text, without blank ones; raise Unreadable for other files."""
+    """Return the lines of a UTF-8 text, without blank ones; raise Unreadable for other files.
+
+    Only files whose bytes differ are read (`written_files.compare_written`).
+    """
     data = path.read_bytes()
     text = data.decode("utf-8", errors="replace")
     if b"\0" in data or text.encode() != data:
@@ -132,7 +135,10 @@ def read_safetensors(path: Path) -> Content:
 
 
 def read_tensorflow(path: Path) -> Content:
-    """Return the tensors of a TensorFlow checkpoint, except partitioned ones and strings; `path`: its .index file."""
+    """Return the tensors of a TensorFlow checkpoint; `path`: its .index file.
+
+    Partitioned variables and dtypes other than NUMPY_TYPES, such as strings, are skipped.
+    """
     from viaduct.weights.bundle import Bundle
 
     checkpoint = Content()
@@ -234,8 +240,8 @@ class PlainUnpickler(pickle.Unpickler):
 def flatten(value: Any) -> Content:
     """Return nested values, named by their paths; raise Unreadable if they are too many or nested too deeply.
 
-    Numeric arrays become `arrays`; other values, and arrays without axes, become `values` as text. The second of two
-    equal paths, such as those of the keys 1 and "1", gets an apostrophe.
+    Numeric arrays become `arrays`; other values, arrays without axes and empty containers become `values` as text. The
+    second of two equal paths, such as those of the keys 1 and "1", gets an apostrophe.
     """
     content = Content()
     for number, (name, leaf) in enumerate(iterate_leaves(value, "", ())):
@@ -254,22 +260,24 @@ def flatten(value: Any) -> Content:
 def iterate_leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested containers with names such as `optimizer.state.0.exp_avg`.
 
-    A container within itself becomes "…". `above`: ids of the enclosing containers.
+    A container within itself becomes "…", an empty one "(empty)". `above`: ids of the enclosing containers.
     """
     if len(above) > MAX_DEPTH:
         raise Unreadable(f"its values are nested more than {MAX_DEPTH} deep")
-    items: Any = None
+    items: list[tuple[Any, Any]] | None = None
     if isinstance(value, argparse.Namespace):
-        items = vars(value).items()
+        items = list(vars(value).items())
     elif isinstance(value, dict):
-        items = value.items()
+        items = list(value.items())
     elif isinstance(value, (list, tuple)):
-        items = enumerate(value)
+        items = list(enumerate(value))
     elif isinstance(value, (set, frozenset)):
-        items = enumerate(sorted(value, key=repr))
+        items = list(enumerate(sorted(value, key=repr)))
     if items is None or id(value) in above:
         yield name or "value", value if items is None else "…"
         return
+    if not items:
+        yield name or "value", "(empty)"
     for key, child in items:
         yield from iterate_leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
 

@@ -50,11 +50,14 @@ class WrittenFile:
     name: str  # in the original; in the migrated script if the original does not write it
     state: State
     detail: str
-    count: int = 0  # values, lines or tensors that were compared
+    count: int = 0  # values, lines or tensors that were compared; 1 for a file that is equal in every byte
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
-    """Return the files that a run wrote or changed, by path: relative to the working folder, or absolute."""
+    """Return the files that a run wrote or changed, by path: relative to the working folder, or absolute.
+
+    Links, locks, Python's caches and files that do not exist any more are left out.
+    """
     if run is None:
         return {}
     names = [name for name in run.summary.written_files if not IGNORED.search(name)]
@@ -153,11 +156,12 @@ def compare_values(
     unstable = set().union(*(find_unstable(*pair) for pair in zip(sides, again, strict=True)))
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
     perturbed_pairs = list(pair_arrays("weight", ours.arrays, perturbed.arrays, 0)) if perturbed is not None else []
-    judged = judge_pixels(runs, ours, theirs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
+    judged = judge_pixels(runs, ours, theirs, pairs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
     names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
+    one_sided = [key for key in names if key not in ours.values or key not in theirs.values]
     if ours.may_skip_values:
-        names = [key for key in names if key in ours.values and key in theirs.values]
+        names = [key for key in names if key not in one_sided]
     compared = [key for key in names if key not in unstable]
     bad += [
         f"{key} is {ours.values.get(key, 'not there')} in the original, "
@@ -171,6 +175,8 @@ def compare_values(
         return WrittenFile(name, "differs", describe_some(bad), count)
     skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
     unread = f"; not read: {describe_some(skipped)}" if skipped else ""
+    if ours.may_skip_values and one_sided:
+        unread += f"; not compared, since only one side writes it: {describe_some(one_sided)}"
     if unstable:
         unread += f"; not compared, since a second run writes another value: {describe_some(sorted(unstable))}"
     if not count:
@@ -189,25 +195,31 @@ def compare_values(
 
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
-    """Compare the bytes of tensors. If they differ, the result is "not compared": rounding changes bytes too."""
+    """Compare the bytes of tensors; the file's other values are not read.
+
+    If bytes differ, the result is "not compared": rounding changes bytes too.
+    """
     why = ours.unread_reason or theirs.unread_reason
     equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
         return WrittenFile(name, "not compared", f"{why}; its bytes differ")
     count = len(ours.arrays)
-    return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
+    return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} are equal; the rest is not read: {why}", count)
 
 
-def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content) -> list[ValuePair]:
-    """Return the pair of pixel arrays; no pair if rounding is allowed and no pixel is off by more than 1 (of 255)."""
+def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content, pairs: list[ValuePair]) -> list[ValuePair]:
+    """Return the pair of pixel arrays; no pair if rounding is allowed and no pixel is off by more than 1 (of 255).
+
+    `pairs`: the pair, or nothing if the second run of a side writes other pixels.
+    """
     left, right = ours.arrays["pixels"], theirs.arrays["pixels"]
     if left.shape == right.shape and runs.allowed and int(np.abs(left.astype(int) - right).max(initial=0)) <= 1:
         return []
-    return list(pair_arrays("weight", ours.arrays, theirs.arrays, 0))
+    return pairs
 
 
 def find_unstable(first: Content, again: Content | None) -> set[str]:
-    """Return names of values that a second run of the same side writes differently."""
+    """Return the names of values that a second run of the same side (`again`) writes differently or not at all."""
     if again is None:
         return set()
     tensors = {
@@ -238,7 +250,7 @@ def normalise_text(text: str) -> str:
 
 
 def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondContents) -> WrittenFile:
-    """Compare a text by lines: paired lines by their stable numbers, others if both runs of their side write them."""
+    """Compare a text by lines: paired lines by their stable numbers; others differ if both runs of a side write them."""
     left, right = read_lines(sides[0], runs.original), read_lines(sides[1], runs.migrated)
     left_again = read_lines(again[0], runs.original_again) if again[0] and runs.original_again else left
     right_again = read_lines(again[1], runs.migrated_again) if again[1] and runs.migrated_again else right
@@ -246,6 +258,7 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
     numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
     bad, count, inexact = [], 0, False
     hides_differences = False  # lines differ, but not in the numbers that are compared
+    unrepeated = 0  # lines that one run of one side writes
     for a, b in pairs:
         both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
         count += 1
@@ -259,6 +272,7 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
         (right, left, right_again, {b for _, b in pairs}, "the migrated script"),
     ):
         repeated = {a for a, _ in pair_lines(lines, second)}
+        unrepeated += len(lines) - len(repeated | paired)
         only = (lines[index] for index in sorted(repeated - paired))
         bad += [f"{describe_line(line)} is written by {side} {describe_absence(line, others)}" for line in only]
     if bad:
@@ -269,6 +283,8 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
     result = "within rounding" if inexact else "equal"
     if hides_differences:
         result += " except for device names and numbers that do not repeat themselves"
+    if unrepeated:
+        result += f"; not compared, since a second run does not write it: {format_plural(unrepeated, 'line')}"
     return WrittenFile(name, state, f"{format_plural(count, 'line')} {result}", count)
 
 
