@@ -14,6 +14,7 @@ from viaduct.carrying.agreement import Agreement, ValueKind, ValuePair, judge
 from viaduct.carrying.carry import choose_verdict
 from viaduct.carrying.doubts import find_differing_results
 from viaduct.carrying.sentences import make_headline
+from viaduct.carrying.written_files import WrittenFile
 from viaduct.reporting import Page, Section, render_page
 
 EQUAL = [
@@ -156,3 +157,22 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert choose_verdict(made) == "not proved"
     assert not [*find_differing_results(make_result(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]
+
+
+def test_a_written_file_within_rounding_is_not_called_exactly_equal() -> None:
+    files = [WrittenFile("a.pt", "rounding", "2 tensors within rounding", 2)]
+    assert report.describe_closeness(make_result(EQUAL)) == "exactly, in all that was compared"
+    assert "files within rounding" in report.describe_closeness(make_result(EQUAL, written_files=files))
+
+
+def test_each_tensor_of_a_layer_has_its_own_tolerance() -> None:
+    bad = replace(EQUAL[1], error=1e-3, noise=1e-5, allowed=1e-4)
+    fine = replace(EQUAL[2], error=1e-3, noise=1e-3, allowed=1e-2)
+    text, verdict = report.judge_layer({"gradient": bad, "weight": fine})
+    assert (getattr(text, "text", None), verdict) == ("1.0e-04 / 1.0e-02", "bad")
+
+
+def test_the_headline_counts_only_limits_at_which_the_card_refuses() -> None:
+    limits = [{"mode": "error"}, {"mode": "warn"}]
+    result = make_result(EQUAL, verdict="could not run", met_limits=limits, failed_run=None)
+    assert make_headline(result) == "Could not run: the card would refuse it, 1 documented limit is met."

@@ -60,7 +60,8 @@ class ValuePair:
     left: float  # the original's loss, or the norm of its tensor; NaN if it has none
     right: float  # the migrated script's loss or norm
     error: float  # difference relative to the original's norm; infinite if there is none (`measure_distance`) or `why`
-    unit: float = FLOAT32_EPSILON  # machine epsilon of the data type; 0 if neither side holds real floats
+    # Machine epsilon of a tensor's dtype, 0 if neither side holds real floats; of float32 for every loss.
+    unit: float = FLOAT32_EPSILON
     why: str = ""  # why there is nothing to compare: one side lacks the value, or the shapes differ
     noise: float = 0.0  # relative difference that rounding causes, as the module's docstring defines it
     allowed: float = 0.0  # the largest `error` that rounding explains
@@ -190,8 +191,8 @@ def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> 
 def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the Euclidean distance relative to the original's norm, or infinity where no relative distance exists.
 
-    It is infinite if arrays differ of which one holds integers or bools, if values that are not finite are at different
-    positions, if only the original is zero, or if the arrays are not comparable (only one is complex).
+    It is infinite if the arrays differ and one of them holds integers or bools, if values that are not finite are at
+    different positions, if only the original is zero, or if only one array is complex.
     """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0

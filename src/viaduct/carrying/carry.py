@@ -93,7 +93,7 @@ class CarryResult:
     shared_paths: list[str] = field(default_factory=list)  # absolute paths in arguments, changed while the original ran
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
     earlier_carries: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
-    repetitions: list[Repetition] = field(default_factory=list)  # the second run of each side
+    repetitions: list[Repetition] = field(default_factory=list)  # comparison of each side's two runs
     speed: Speed | None = None  # on the stand-ins; not part of the verdict
     further_results: FurtherResults | None = None  # network inputs, evaluations and printed numbers, compared
     written_files: list[WrittenFile] = field(default_factory=list)  # files that the sides wrote, compared
@@ -300,7 +300,7 @@ def judge_agreement(result: CarryResult, report: Report) -> Agreement:
 
 
 def run_perturbed(result: CarryResult, report: Report) -> Run:
-    """Repeat the golden run with its weights moved by one unit in the last place."""
+    """Repeat the golden run with its weights moved by one unit in the last place; its name is `shaken`."""
     golden_plan = result.golden_run.plan
     plan = derive_plan("shaken", result.original.plan, result.request, result.sides, Path(golden_plan.script))
     plan = replace(plan, join_ranks=golden_plan.join_ranks)

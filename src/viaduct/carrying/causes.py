@@ -22,7 +22,8 @@ RATIO_TOLERANCE = 1e-3  # relative spread up to which gradients have one common 
 ABSENT = "(not there)"  # value of a setting that only the other side has
 # Name of a constant in a TensorFlow graph's gradients: a size or factor that follows from static shapes.
 GRADIENT_CONSTANT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
-# These change results by rounding at most; `last_epoch` is only the number of steps that a schedule has taken.
+# The first three change results by rounding at most. `workers` may change the random numbers that a dataset draws; the
+# inputs of networks, which are compared, show that. `last_epoch` is the number of steps that a schedule has taken.
 HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}
 Location = tuple[str, int]  # file and line
 

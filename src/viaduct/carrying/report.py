@@ -109,7 +109,10 @@ def describe_closeness(result: CarryResult) -> str:
         return ""
     if result.verdict == "not proved":
         return plural(len(result.doubts), "reason")
-    closeness = {"same": "exactly, in all that was compared", "rounding": "within rounding"}
+    exactly = "exactly, in all that was compared"
+    if any(file.state == "rounding" for file in result.written_files):
+        exactly = "exactly, but written files within rounding"
+    closeness = {"same": exactly, "rounding": "within rounding"}
     return closeness.get(result.agreement.verdict, "")
 
 
@@ -123,7 +126,7 @@ def make_edits_tile(result: CarryResult) -> list[Tile]:
 def make_steps_tile(result: CarryResult) -> Tile:
     count = "not run"
     if result.migrated is not None:
-        count = f"{result.migrated.summary.steps} of {result.original.summary.steps}"
+        count = f"{result.migrated.summary.steps} of {result.golden_run.summary.steps}"
     return Tile("steps", count, plural(result.request.ranks, "rank"))
 
 
@@ -220,9 +223,14 @@ def make_loss_sections(result: CarryResult) -> list[Section]:
 def describe_losses(result: CarryResult) -> str:
     if result.agreement is None:
         return ""
+    text = "Losses of the original, and of the migrated script on the stand-in."
+    ranks = result.golden_run.observations.ranks
     if has_equal_losses(result):
-        return "Exactly equal, step by step: original and migrated are drawn as one line."
-    return "Losses of the original, and of the migrated script on the stand-in."
+        of_each_rank = " for each rank" if len(ranks) > 1 else ""
+        text = f"Exactly equal, step by step: original and migrated are drawn as one line{of_each_rank}."
+    if len(ranks) > MAX_DRAWN_RANKS:
+        text += f" The first {MAX_DRAWN_RANKS} of {len(ranks)} ranks are drawn."
+    return text
 
 
 def has_equal_losses(result: CarryResult) -> bool:
@@ -237,17 +245,25 @@ def list_drawn_ranks(run: Run) -> list[Rank]:
 def make_loss_series(run: Run, rank: Rank) -> Series:
     """Return the first loss of every step of one rank."""
     values = [step[0] if step else None for step in rank.losses]
-    name: str = "original, with the intended changes" if run.name == "reference" else run.name
+    name = name_side(run)
     if len(run.observations.ranks) > 1:
         name += f", rank {rank.number}"
     return Series(name, list(range(len(values))), values)
+
+
+def name_side(run: Run) -> str:
+    """Return the side of a golden or migrated run; the run "reference" is the original with the intended changes."""
+    return "original, with the intended changes" if run.name == "reference" else run.name
 
 
 def make_layer_sections(result: CarryResult) -> list[Section]:
     layers = group_by_layer(result.agreement) if result.agreement is not None else []
     if not layers:
         return []
-    text = "The layers are in the order in which the script creates them, mostly the order of the forward pass."
+    text = (
+        "Tensors with a gradient come first. They are in the order in which the script creates them, mostly the order "
+        "of the forward pass. Buffers and variables of optimizers, if any, follow."
+    )
     if len(result.original.observations.ranks) > 1:
         text = f"{text} The values are rank 0's."
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
@@ -291,27 +307,30 @@ def group_by_layer(agreement: Agreement) -> list[Layer]:
 
 
 def list_layers(layers: Sequence[Layer], is_judged: bool) -> Table:
-    """Return the table of all layers; with the columns "allowed" and "verdict" if something differs and is judged."""
+    """Return the table of all layers; with their tolerances and verdicts if something differs and `is_judged`."""
     columns = ["layer", *MOMENTS.values()]
     rows: list[list[object]] = [[name, *map(format_difference, map(pairs.get, MOMENTS))] for name, pairs in layers]
     if not is_judged or all(pair.same for _, pairs in layers for pair in pairs.values()):
         return Table(columns, rows, "Relative difference by layer")
-    judged = [[*row, *judge_layer(list(pairs.values()))] for row, (_, pairs) in zip(rows, layers, strict=True)]
-    return Table([*columns, "allowed", "verdict"], judged, "Relative difference by layer, in numbers")
+    judged = [[*row, *judge_layer(pairs)] for row, (_, pairs) in zip(rows, layers, strict=True)]
+    columns += ["allowed (gradient / weight)", "verdict"]
+    return Table(columns, judged, "Relative difference by layer, in numbers")
 
 
-def judge_layer(pairs: list[ValuePair]) -> list[object]:
+def judge_layer(pairs_by_kind: dict[str, ValuePair]) -> list[object]:
     """Return the cells of the columns "allowed" and "verdict"."""
+    pairs = list(pairs_by_kind.values())
     bad = [pair for pair in pairs if pair.bad]
-    allowed = max((pair.allowed for pair in pairs), default=0.0)
+    tolerances = {kind: pair.allowed for kind, pair in pairs_by_kind.items() if pair.allowed}
+    allowed = " / ".join(f"{tolerances[kind]:.1e}" if kind in tolerances else "–" for kind in MOMENTS)
     if bad:
         why = next((pair.why for pair in bad if pair.why), "")
         verdict = f"bad: {why}" if why else "bad"
     elif all(pair.is_informative for pair in pairs):
         verdict = "good"
     else:
-        verdict = "refused: mostly rounding"
-    return [Value(f"{allowed:.1e}", allowed) if allowed else None, verdict]
+        verdict = "not judged: mostly rounding"
+    return [Value(allowed, max(tolerances.values())) if tolerances else None, verdict]
 
 
 def format_difference(pair: ValuePair | None) -> Value | None:
@@ -347,7 +366,7 @@ def make_executed_sections(result: CarryResult) -> list[Section]:
     ours, theirs = ({file.position: file for file in run.executed_files.in_project} for run in runs)
     positions = [*dict.fromkeys([*ours, *theirs, *result.sides.diffs])]
     rows = [make_file_row(result, path, ours.get(path), theirs.get(path)) for path in positions]
-    columns = ["file", "original", "migrated", "in processes", "remark"]
+    columns = ["file", name_side(result.golden_run), "migrated", "in processes", "remark"]
     text = "SHA-256 of each file when it was executed. Each side may execute only the project files of its own folder."
     outside = sorted({*result.golden_run.executed_files.outside, *result.migrated.executed_files.outside})
     if outside:
@@ -366,10 +385,12 @@ def make_edit_sections(result: CarryResult) -> list[Section]:
         for edit in sorted(result.edits, key=lambda edit: (edit.is_executed, bool(edit.count)))
     ]
     ran = sum(edit.is_executed for edit in result.edits)
+    where = " here or in an earlier carry" if any(edit.earlier for edit in result.edits) else ""
+    lines = plural(len(result.edits), "changed line")
     text = (
-        f"{ran} of {plural(len(result.edits), 'changed line')} with code were executed, in all processes together. "
-        "Lines that never ran are not proved. The count of a line with several branches is that of the branch that ran "
-        "least. Lines that the migration removed are counted in the original."
+        f"{ran} of {lines} with code {'was' if ran == 1 else 'were'} executed{where}, "
+        "counted in all processes together. Lines that never ran are not proved. The count of a line with several "
+        "branches is that of the branch that ran least. Lines that the migration removed are counted in the original."
     )
     return [Section("Edits that were executed", text, [Table(["line", "executed", "text"], rows)])]
 
@@ -437,7 +458,10 @@ def make_manual_section(result: CarryResult) -> Section:
 
 def make_changes_section(result: CarryResult) -> Section:
     files = [comment_rows(result, file) for file in result.sides.make_diffs(result.request.lang)]
-    text = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
+    unchanged = (
+        "The rules changed nothing." if result.sides.migration else "No script that both sides have was changed."
+    )
+    text = "Line by line: − the original, + the migrated script." if files else unchanged
     return Section("Changes", text, [DiffView(files)] if files else [])
 
 

@@ -41,7 +41,7 @@ def make_headline(result: CarryResult) -> str:
     if result.verdict == "not proved":
         return make_doubt_headline(result)
     if result.failed_run is None:
-        count = len(result.met_limits)
+        count = sum(hit["mode"] == "error" for hit in result.met_limits)
         if chinese:
             return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
@@ -209,7 +209,7 @@ def list_idle_remarks(result: CarryResult) -> list[str]:
 
 
 def format_steps(result: CarryResult) -> str:
-    count = result.original.summary.steps
+    count = result.golden_run.summary.steps
     return f"{count} {'step' if count == 1 else 'steps'}"
 
 

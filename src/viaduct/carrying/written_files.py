@@ -204,7 +204,9 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
     if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
         return WrittenFile(name, "not compared", f"{why}; its bytes differ")
     count = len(ours.arrays)
-    return WrittenFile(name, "equal", f"the bytes of {format_plural(count, 'tensor')} are equal; the rest is not read: {why}", count)
+    return WrittenFile(
+        name, "equal", f"the bytes of {format_plural(count, 'tensor')} are equal; the rest is not read: {why}", count
+    )
 
 
 def judge_pixels(runs: ComparedRuns, ours: Content, theirs: Content, pairs: list[ValuePair]) -> list[ValuePair]:
@@ -250,7 +252,7 @@ def normalise_text(text: str) -> str:
 
 
 def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondContents) -> WrittenFile:
-    """Compare a text by lines: paired lines by their stable numbers; others differ if both runs of a side write them."""
+    """Compare a text by lines: paired ones by their stable numbers; others differ if both runs of a side write them."""
     left, right = read_lines(sides[0], runs.original), read_lines(sides[1], runs.migrated)
     left_again = read_lines(again[0], runs.original_again) if again[0] and runs.original_again else left
     right_again = read_lines(again[1], runs.migrated_again) if again[1] and runs.migrated_again else right
