@@ -172,6 +172,8 @@ def test_nothing_is_left_of_what_was_discarded_or_cut_short(tmp_path: Path) -> N
     (tmp_path / ".step-3.99.part").mkdir()
     (tmp_path / ".step-3.99.part" / "state.pt").write_bytes(b"half")
     (tmp_path / ".step-2.7.part" / "deep").mkdir(parents=True)
+    (tmp_path / ".step-3.99.tmp").mkdir()  # of early versions
+    (tmp_path / ".step-1.trash").mkdir()
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["step-1"]
     assert kept.find_damage() is None

@@ -205,8 +205,10 @@ def discard(saved: SavedCheckpoint) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written or half-removed."""
-    for leftover in folder.glob(f".step-{LEFTOVERS.lstrip('.')}"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    early_versions = ("*.tmp", "*.trash")  # patterns of the names that early versions of viaduct used
+    for pattern in (LEFTOVERS.lstrip("."), *early_versions):
+        for leftover in folder.glob(f".step-{pattern}"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
