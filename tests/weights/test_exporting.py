@@ -18,7 +18,14 @@ from viaduct import models
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 from viaduct.weights import import_tf_checkpoint
 from viaduct.weights.bundle import Bundle, write_bundle
-from viaduct.weights.exporting import build_metadata, export_safetensors, export_tf_checkpoint, import_file, parse_step
+from viaduct.weights.exporting import (
+    build_metadata,
+    export_mindspore,
+    export_safetensors,
+    export_tf_checkpoint,
+    import_file,
+    parse_step,
+)
 from viaduct.weights.importing import AVERAGE_SUFFIX
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import open_weights
@@ -150,6 +157,16 @@ def test_weights_of_another_network_are_not_exported(tmp_path: Path) -> None:
     book = write(tmp_path / "b.safetensors", "resnet20_cifar", random_weights("resnet20_cifar"))
     with pytest.raises(BadValue, match=r"no layout .a. in TensorFlow"):
         export(book, tmp_path / "model.ckpt", layout="a")
+
+
+@pytest.mark.parametrize("model", ["", "resnet20_cifar"])
+def test_weights_with_tensors_that_the_network_lacks_are_not_exported(model: str, tmp_path: Path) -> None:
+    weights = {**random_weights("resnet20_cifar"), "extra.weight": torch.zeros(3)}
+    file = write(tmp_path / "w.safetensors", "resnet20_cifar", weights)
+    with pytest.raises(BadData, match=r"that network has no extra\.weight"):
+        export(file, tmp_path / "model.ckpt", model=model)
+    with open_weights(file) as stored, pytest.raises(BadData, match=r"that network has no extra\.weight"):
+        export_mindspore(stored, tmp_path / "out.ckpt", model=model)
 
 
 @pytest.mark.parametrize("options", [{"cells": "six"}, {"cells": -3}, {"width": 2}, {"filters": 3.5}])

@@ -1,7 +1,7 @@
 """Conversion of TensorFlow and MindSpore checkpoints to safetensors, and of viaduct's weights to all three formats.
 
-The metadata of a safetensors file are model, classes, global_step and source; options of the network's constructor and
-global_batch, precision or ema are added if they are known. Optimizer slots are written to a second file,
+The metadata of a safetensors file are model, classes and source; global_step, options of the network's constructor,
+global_batch, precision and ema are added if they are known. Optimizer slots are written to a second file,
 NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first file can be passed to `load_state_dict`.
 """
 
@@ -41,8 +41,8 @@ class Converted:
 
     model: str  # name of the network
     classes: int
-    tensor_count: int  # in the written file; slots do not count
-    recognised: bool  # True if the network was found by names and shapes
+    tensor_count: int  # in the written file, without slots and without the counters that an import adds
+    recognised: bool  # True if the network was found by names and shapes, because nothing named it
     imported: Imported | None = None  # result of an import
     step: int | None = None  # of an export: training step of the weights
     notes: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def choose_network(model: str, classes: int, checkpoint: FrameworkCheckpoint) ->
 
 
 def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Add num_batches_tracked, 0, for each batch norm without it; other frameworks and old files do not have it."""
+    """Add num_batches_tracked, 0, for each batch norm without it: only files that PyTorch wrote have this counter."""
     counters = [name for name in network.state_dict() if not recognise.is_weight(name) and name not in tensors]
     needed = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in tensors]
     return {**tensors, **{name: torch.tensor(0) for name in needed}}
@@ -127,7 +127,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Converted:
     """Write all tensors as one safetensors file under their names.
 
-    They are compared with the network if `model` names it; otherwise it is the one that the file states or fits.
+    If `model` names the network, the tensors are compared with it. Otherwise it is the network that the file states,
+    which is not checked here, or else the only one that fits.
     """
     guess = identify_network(stored, model)
     if model:
@@ -235,12 +236,15 @@ def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
 
 
 def refuse_another_network(network: nn.Module, stored: StoredWeights, guess: Guess) -> None:
-    """Raise `BadData` if a tensor of the network is missing in the file or has another shape."""
+    """Raise `BadData` if tensors are missing, extra or of another shape; num_batches_tracked is not compared."""
     shapes = stored.shapes
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
     wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
     if wrong:
         raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {join_first(wrong)}.")
+    extra = [name for name in shapes if name not in expected and recognise.is_weight(name)]
+    if extra:
+        raise BadData(f"{stored.path} does not hold {guess}: that network has no {join_first(extra)}.")
 
 
 def convert_tensors(stored: StoredWeights, links: list[Link]) -> dict[str, Tensor]:
