@@ -103,9 +103,33 @@ def test_the_file_of_a_network_is_compared(tmp_path: Path) -> None:
     assert "Files of the recipe differ." in text(diff(*runs))
 
 
+def test_fingerprints_of_different_parts_of_the_data_are_not_compared(tmp_path: Path) -> None:
+    other = with_session(data={"fingerprint": "0ther", "basis": "number of images; all labels"})
+    found = diff(make_run(tmp_path / "a"), make_run(tmp_path / "b", provenance=other))
+    assert not found.differs
+    assert (
+        "Data: not compared: fingerprint of every pixel; all labels in A, of number of images; all labels in B."
+        in text(found)
+    )
+
+
+def test_a_result_that_only_one_run_has_is_no_difference(tmp_path: Path) -> None:
+    first, second = open_run(make_run(tmp_path / "a")), open_run(make_run(tmp_path / "b"))
+    second.top1 = second.best_top1 = None
+    assert not diff_runs(first, second).differs
+    assert "Results: no evaluation in B." in text(diff_runs(first, second))
+
+
+def test_a_resumed_run_is_said_to_be_compared_by_its_last_session(tmp_path: Path) -> None:
+    resumed = describe_origin()
+    resumed["sessions"] *= 2
+    found = diff(make_run(tmp_path / "a"), make_run(tmp_path / "b", provenance=resumed))
+    assert "B has 2 recorded sessions: data, code and machine are those of the last session." in text(found)
+
+
 def test_data_code_and_machine_that_differ_are_named(tmp_path: Path) -> None:
     other = with_session(
-        data={"fingerprint": "0ther", "basis": "every pixel"},
+        data={"fingerprint": "0ther", "basis": "every pixel; all labels"},
         source="0",
         commit="ffff",
         machine=MACHINE | {"description": "NVIDIA H200"},

@@ -74,6 +74,25 @@ def test_a_run_without_id_is_found_by_the_checksum_of_its_weights(tmp_path: Path
     assert "found by the checksum" in found.note
 
 
+def test_final_weights_are_found_although_a_changed_checkpoint_had_their_checksum(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent")
+    changed = make_run(tmp_path / "changed", provenance=describe_origin(id="88"))
+    write_manifest(changed, init["sha256"])
+    (changed / "checkpoints" / "step-600" / "model.safetensors").write_bytes(b"abd")
+    child = make_child(tmp_path / "child", init | {"run": None, "run_id": None})
+    found = trace(child, tmp_path).parents[0].parents[0]
+    assert found.label == str(parent)
+    assert "found by the checksum" in found.note
+
+
+def test_a_run_whose_place_was_not_recorded_is_not_said_to_have_moved(tmp_path: Path) -> None:
+    _, init = make_parent(tmp_path / "parent")
+    child = make_child(tmp_path / "child", init | {"run": None})
+    note = trace(child, tmp_path).parents[0].parents[0].note
+    assert "found by its id" in note
+    assert "None" not in note
+
+
 def test_a_parent_that_is_known_by_path_alone_is_reported_to_be(tmp_path: Path) -> None:
     parent = make_run(tmp_path / "parent", provenance=None)
     child = make_run(tmp_path / "child", provenance=None, **{"init.source": str(parent)})

@@ -1,7 +1,7 @@
 """Differences between two runs: recipe and its files, data, code, machine, weights; then losses and results.
 
-All but losses and results are aspects, compared by what the runs recorded, and the final weights by their files. An
-aspect that was not compared is listed with the reason.
+All but losses and results are aspects, compared by what the runs recorded, and the final weights by their files. Data,
+code and machine are those of each run's last session. An aspect that was not compared is listed with the reason.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class RunDifference:
     def differs(self) -> bool:
         """True if any difference was found; what was not compared does not count."""
         losses_differ = isinstance(self.losses, LossDifference) and not self.losses.is_equal
-        results_differ = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
+        results = ((self.first.top1, self.second.top1), (self.first.best_top1, self.second.best_top1))
+        results_differ = any(left != right for left, right in results if None not in (left, right))
         return losses_differ or results_differ or any(aspect.same is False for aspect in self.aspects)
 
     def render_lines(self) -> list[str]:
@@ -77,6 +78,13 @@ class RunDifference:
     def _describe_runs(self) -> list[str]:
         same = [self._name_same(aspect) for aspect in self.aspects if aspect.same]
         lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
+        sessions = [
+            f"{name} has {run.sessions} recorded sessions"
+            for name, run in (("A", self.first), ("B", self.second))
+            if run.sessions is not None and run.sessions > 1
+        ]
+        if sessions:
+            lines.append(f"{' and '.join(sessions)}: data, code and machine are those of the last session.")
         return [*lines, f"Same {', '.join(same)}."] if same else lines
 
     def _name_same(self, aspect: Aspect) -> str:
@@ -158,19 +166,21 @@ def compare_user_files(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare fingerprints; without them, a different number of images shows that the data differ."""
+    """Compare fingerprints of the same basis; without them, another number of images shows that the data differ."""
     pair = (first.fingerprint, second.fingerprint)
-    if None in pair:
-        if first.images != second.images and None not in (first.images, second.images):
-            return Aspect("data", False, "The data differ", {"data.images": (first.images, second.images)})
-        return Aspect("data", None, f"Data: fingerprint not recorded in {name_missing(pair)}")
-    if pair[0] != pair[1]:
+    bases = (first.fingerprint_basis, second.fingerprint_basis)
+    if None not in pair and bases[0] == bases[1]:
+        if pair[0] == pair[1]:
+            return Aspect("data", True, f"Data: same fingerprint ({bases[0]})")
         changes: dict[str, tuple[Any, Any]] = {"data.fingerprint": pair}
         if first.data_path != second.data_path:
             changes["data.path"] = (first.data_path, second.data_path)
-        bases = " and of ".join(dict.fromkeys(str(run.fingerprint_basis) for run in (first, second)))
-        return Aspect("data", False, f"The data differ (fingerprints of {bases})", changes)
-    return Aspect("data", True, f"Data: same fingerprint ({first.fingerprint_basis})")
+        return Aspect("data", False, f"The data differ (fingerprints of {bases[0]})", changes)
+    if first.images != second.images and None not in (first.images, second.images):
+        return Aspect("data", False, "The data differ", {"data.images": (first.images, second.images)})
+    if None in pair:
+        return Aspect("data", None, f"Data: fingerprint not recorded in {name_missing(pair)}")
+    return Aspect("data", None, f"Data: not compared: fingerprint of {bases[0]} in A, of {bases[1]} in B")
 
 
 def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
@@ -206,7 +216,7 @@ def describe_machine(run: RunFacts) -> dict[str, Any]:
 
 
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of first weights by their recorded checksums; of random weights compare only the origin."""
+    """Compare the files of first weights by their recorded checksums; of weights drawn from a seed only the origin."""
     if all(run.fields.get("init.source") == "" for run in (first, second)):  # drawn, perhaps from different seeds
         return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
     left, right = read_init(first), read_init(second)
@@ -229,9 +239,9 @@ def read_init(run: RunFacts) -> dict[str, Any] | None:
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare the files of final weights by their checksums; `obstacle` is the first reason why a file is left out."""
+    """Compare the files of final weights by their checksums, which are computed now."""
     changes: dict[str, tuple[Any, Any]] = {}
-    obstacle = ""
+    obstacle = ""  # first reason why a file was not compared
     for name in WEIGHTS:
         files = [Path(run.path) / name for run in (first, second)]
         present = [file if file.is_file() else None for file in files]

@@ -9,8 +9,8 @@ A run records the file of its first weights as `init`, a dictionary:
     step           step of that run after which the file was written
 
 Any key may be missing, or its value None. The run that the file belonged to may have been moved, so it is searched
-among the known runs by its id, or by the checksums of its weights. An origin that cannot be found is a node of kind
-`missing`. If there are several copies of a run, one with the recorded checksum is shown.
+among the known runs by its id, or by the checksums of its weights. An origin that is not found, or not followed further,
+is a node of kind `missing`. If there are several copies of a run, one with the recorded checksum is shown.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ from viaduct.runs.table import format_percent
 from viaduct.terminal import escape_controls
 
 WEIGHTS = ("model.safetensors", "ema.safetensors")  # in checkpoints and finished runs; the second has averaged weights
-MAX_GENERATIONS = 50  # length of a chain of runs that is followed
+MAX_GENERATIONS = 50  # largest number of runs in a chain of origins
 Kind = Literal["run", "weights", "data", "missing"]
 WeightsState = Literal["same", "unrecorded", "missing", "changed"]
-"""State of the recorded weights in a run, the best first; `unrecorded`: there is no checksum to compare."""
-NOTES: dict[WeightsState, str] = {  # added to the note about a run that was found
+"""State of the recorded weights in a run, the best first.
+
+same: a file of weights has the recorded checksum; unrecorded: there is no checksum to compare; missing: the recorded file
+and the checkpoints with this checksum are gone; changed: such a file is there, with another checksum.
+"""
+NOTES: dict[WeightsState, str] = {  # added to the note about a run that was found; the other states add nothing
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
     "changed": "; its weights have changed since: their files have another checksum",
 }
@@ -68,7 +72,7 @@ class Candidates:
         """Return the run that a weight file came from and a note about the match; None and the reason if not found."""
         if run := choose_fitting(self.find_by_id(init), init):
             recorded = init.get("run")
-            is_there = recorded is not None and Path(run.path).absolute() == Path(str(recorded)).absolute()
+            is_there = recorded is None or Path(run.path).absolute() == Path(str(recorded)).absolute()
             moved = "" if is_there else f"; it was at {recorded} then"
             return run, f"found by its id{moved}{describe_fit(run, init)}"
         if run := choose_fitting(self.find_by_checksum(init), init):
@@ -86,12 +90,15 @@ class Candidates:
         return [run for run in runs if run_id and run.id == run_id]
 
     def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
-        """Return the runs whose checkpoint, or else whose final file, has the recorded checksum still."""
+        """Return the runs with a checkpoint that has the recorded checksum, or else with such final weights.
+
+        A checkpoint whose file is gone counts by its manifest; one whose file has changed does not count.
+        """
         checksum = init.get("sha256")
         if not checksum:
             return []
-        runs = self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))
-        return [run for run in runs if check_weights(run, init) != "changed"]
+        runs = [run for run in self.by_checksum.get(checksum, []) if check_weights(run, init) != "changed"]
+        return runs or self.find_final(checksum, init.get("bytes"))
 
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
         """Return the run at the recorded path and a note; None and the reason if it is not the origin."""
@@ -128,7 +135,7 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run in which the recorded weights have the best state; None if there are no runs."""
+    """Return the run in which the recorded weights have the best state, then with the same final weights, or None."""
     order = get_args(WeightsState)
     return min(runs, key=lambda run: (order.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
@@ -204,7 +211,7 @@ def trace_run(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...
     key = run.id or str(Path(run.path).absolute())
     if key in descendants:
         return Node("missing", run.path, "named above already: the records form a cycle")
-    if len(descendants) > MAX_GENERATIONS:
+    if len(descendants) >= MAX_GENERATIONS:
         return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are above")
     if weights := trace_weights(run, candidates, (*descendants, key)):
         node.parents.append(weights)
@@ -222,7 +229,7 @@ def describe_result(run: RunFacts) -> str:
 
 
 def trace_weights(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...]) -> Node | None:
-    """Return the node of the file that gave a run its first weights; None if they were drawn from the seed."""
+    """Return the node of the file that gave a run its first weights; None if neither recipe nor record names a file."""
     source = run.fields.get("init.source")
     if not source and not run.init:
         return None
