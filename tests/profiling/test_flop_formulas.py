@@ -90,6 +90,14 @@ def test_half_the_width_is_half_the_bytes() -> None:
     assert (wide_work.flops, wide_work.bytes) == (narrow_work.flops, 2 * (narrow_work.bytes or 0))
 
 
+def test_results_are_counted_in_their_own_dtype() -> None:
+    mask, values = torch.ones(64, 64, dtype=torch.bool), torch.ones(64, 64)
+    for name, arguments in (("where", (mask, values, values)), ("eq", (values, values)), ("mul", (mask, values))):
+        made = getattr(torch, name)(*arguments)
+        expected = sum(argument.nbytes for argument in arguments) + made.nbytes
+        assert count_work(describe_call(name, *arguments)).bytes == expected
+
+
 def test_a_pooling_writes_what_torch_writes() -> None:
     images = torch.randn(2, 3, 13, 11)
     made, indices = functional.max_pool2d(images, 3, 2, 1, return_indices=True)

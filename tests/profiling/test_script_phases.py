@@ -212,6 +212,23 @@ for epoch in range(9):
     assert any("GradScaler skipped 1 updates" in note for note in watched.phases.list_notes())
 
 
+def test_a_first_update_that_is_skipped_is_not_a_step_without_optimizer() -> None:
+    body = """\
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+number = 0
+for epoch in range(9):
+    for x, y in loader:
+        number += 1
+        optimizer.zero_grad()
+        value = loss(net(x), y) * (float("inf") if number == 1 else 1.0)
+        scaler.scale(value).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+    watched = Watched(body, Plan(1, 4, 0))
+    assert watched.phases.describe_time_points()[-1] == "t6, step end: the return of optimizer.step()."
+
+
 EVALUATE = """\
 test = DataLoader(data, batch_size=32)
 for epoch in range(9):

@@ -3,8 +3,8 @@
     count_work(Call("aten::mm", [[64, 512], [512, 10]], ["float32", "float32"], ["", ""])).flops      # 655360
 
 A multiplication with its addition is two operations. Bytes count the inputs and outputs, each read or written once;
-real kernels may move fewer (caches) or more. A trace has no shapes of outputs, so each formula derives them. None means
-unknown, as for operators without a formula.
+real kernels may move fewer (caches) or more. A trace has no shapes of outputs, so each formula derives them. In `Work`
+None means unknown, as for operators without a formula.
 
 torch.utils.flop_counter would import torch, does not count bytes, and counts the backward pass of grouped convolutions
 as if they were not grouped (torch 2.13).
@@ -94,7 +94,7 @@ def count_work(call: Call) -> Work:
 def count_convolution(
     call: Call, stride_at: int, padding_at: int, dilation_at: int | None = None, transposed_at: int | None = None
 ) -> Work:
-    """Return the work of a convolution; the parameters are positions of its arguments.
+    """Return the work of a convolution; the parameters are positions of its arguments, None for one that it lacks.
 
     The bytes of a transposed convolution are unknown.
     """
@@ -175,7 +175,7 @@ def count_by_value(call: Call, operations: int, family: str) -> Work:
 
 
 def count_pooling(call: Call) -> Work:
-    """Return the work of a pooling: one operation for each value under its kernel."""
+    """Return the work of a pooling: one operation for each value under its kernel. `ceil_mode` counts as False."""
     images, kernel, stride, padding = call.shape(0), call.value(1), call.value(2), call.value(3)
     itemsize = call.itemsize()
     if not images or kernel is None or stride is None or padding is None or itemsize is None:
@@ -188,12 +188,16 @@ def count_pooling(call: Call) -> Work:
 
 
 def count_elementwise(call: Call) -> Work:
-    """Return the work of one operation for each value of the result, which has the broadcast shape of the inputs."""
+    """Return the work of one operation for each value of the result, which has the broadcast shape of the inputs.
+
+    The result has the widest dtype of the inputs; that of a comparison is bool.
+    """
     shapes = {number: shape for number in range(len(call.shapes)) if (shape := call.shape(number)) is not None}
-    itemsize = call.itemsize(min(shapes, default=0))  # of the first tensor
-    if not shapes or itemsize is None:
+    if not shapes:
         return NOTHING_KNOWN
     output = prod(broadcast_shapes(list(shapes.values())))
+    is_comparison = call.name.removeprefix("aten::") in COMPARISONS
+    itemsize = 1 if is_comparison else max(call.itemsize(number) or 0 for number in shapes)
     return Work(float(output), call.input_bytes + output * itemsize, "elementwise")
 
 
@@ -282,12 +286,13 @@ NORMALISATIONS = (
     "native_layer_norm", "native_group_norm",
 )  # fmt: skip
 POOLINGS = ("max_pool2d_with_indices", "avg_pool2d")
+COMPARISONS = ("eq", "ne", "lt", "gt", "le", "ge", "logical_and")  # their results are bool
 ELEMENTWISE = (
+    *COMPARISONS,
     "add", "sub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "pow", "relu", "sigmoid",
     "tanh", "gelu", "silu", "clamp", "clamp_min", "hardtanh", "leaky_relu", "threshold_backward",
     "sigmoid_backward", "tanh_backward", "gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp",
-    "where", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge", "bitwise_and", "logical_and",
-    "reciprocal", "erf", "sign",
+    "where", "maximum", "minimum", "bitwise_and", "reciprocal", "erf", "sign",
 )  # fmt: skip
 REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "argmax", "norm", "linalg_vector_norm", "var", "std", "prod")
 FORMULAS = make_formula_table()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-LONGEST_CYCLE = 100  # largest number of updates that are recorded to find the order of several optimizers
+LONGEST_CYCLE = 100  # largest number of updates that are recorded to find the last of several optimizers
 EVALUATION, CHECKPOINT, SKIPPED = "evaluation", "checkpoint", "skipped update"
 
 
@@ -62,8 +62,8 @@ class ScriptPhases(Watcher):
         self._has_inference_pass = False  # a network was called without training since the last training pass
         self._has_stepped = False  # an optimizer has stepped, but another one may follow
         self._step_passes = self._step_backwards = self._step_batches = 0  # counts within the current step
-        self._cycle: list[Optimizer] = []  # optimizers in the order of their updates
-        self._last_optimizer: Optimizer | None = None  # ends a step, once it is known
+        self._cycle: list[Optimizer] = []  # optimizer of each update so far, up to LONGEST_CYCLE updates
+        self._last_optimizer: Optimizer | None = None  # the one whose update ends a step, once that is known
         self._is_functional = False  # a backward pass came without a call of a network (torch.func, plain tensors)
         self._updates_before_scaler = 0
         self._graphs_before = count_graphs()
@@ -231,14 +231,14 @@ class ScriptPhases(Watcher):
 
     def _close_step(self) -> None:
         """End the step; after the last one of the plan call `on_done`."""
-        if not self.updates:
+        if not self.updates and not self.skipped_updates:
             self.steps_without_optimizer += 1
         if self.facts is not None and self._step_batches == self._step_backwards > 1:  # gradients are accumulated
             self.facts = replace(self.facts, passes=self._step_batches)
         self._has_stepped = False
         self._step_passes = self._step_backwards = self._step_batches = 0
         self.collector.mark_step_end()
-        # After the warm-up, or the first step, the networks are known.
+        # After the warm-up, or without one after the first step, all networks have been called.
         if self.collector.ended_steps == max(1, self.collector.plan.skip):
             self._calls.observe_only_called_classes()
         if self.collector.done:
@@ -283,7 +283,7 @@ class ScriptPhases(Watcher):
         return f"{sentence}."
 
     def explain_missing_steps(self) -> str:
-        """Return the reason why no step was found."""
+        """Return what the script did, as the reason why no step was found."""
         if not (self.passes or self.backwards or self.optimizers):
             return "it called no network with gradients, made no optimizer and ran no backward pass in this process"
         counts = f"{self.passes} training passes, {self.backwards} backward passes, {self.updates} optimizer steps"
@@ -303,4 +303,5 @@ class ScriptPhases(Watcher):
 
     @property
     def mode(self) -> str:
+        """The mode of Facts: "graph" if torch.compile has compiled a graph since this object was made."""
         return "graph" if count_graphs() > self._graphs_before else "eager"
