@@ -9,8 +9,8 @@ A run records the file of its first weights as `init`, a dictionary:
     step           step of that run after which the file was written
 
 Any key may be missing, or its value None. The run that the file belonged to may have been moved, so it is searched
-among the known runs by its id, or by the checksums of its weights. An origin that is not found, or not followed further,
-is a node of kind `missing`. If there are several copies of a run, one with the recorded checksum is shown.
+among the known runs by its id, or by the checksums of its weights. An origin that is not found, or not followed
+further, is a node of kind `missing`. If there are several copies of a run, one with the recorded checksum is shown.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Kind = Literal["run", "weights", "data", "missing"]
 WeightsState = Literal["same", "unrecorded", "missing", "changed"]
 """State of the recorded weights in a run, the best first.
 
-same: a file of weights has the recorded checksum; unrecorded: there is no checksum to compare; missing: the recorded file
-and the checkpoints with this checksum are gone; changed: such a file is there, with another checksum.
+same: a file of weights has the recorded checksum; unrecorded: there is no checksum to compare; missing: the recorded
+file and the checkpoints with this checksum are gone; changed: such a file is there, with another checksum.
 """
 NOTES: dict[WeightsState, str] = {  # added to the note about a run that was found; the other states add nothing
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
