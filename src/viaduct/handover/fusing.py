@@ -5,6 +5,7 @@
 
 On NVIDIA cards cuDNN computes relu(conv(x) + y) in one kernel, on the CPU oneDNN does. Other devices run three
 operations, and so does a CPU whose oneDNN does not support the dtype. `choose_kernels` decides for each layer.
+A convolution stays as it is if its padding is not zeros or is given as text ("same").
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class FusedConv2d(nn.Module):
             self.kernel = "cuDNN"
 
     def is_pointwise(self) -> bool:
-        """Return True for a 1x1 convolution of stride 1, which is a matrix product."""
-        return tuple(self.weight.shape[2:]) == (1, 1) and self.stride == [1, 1] and self.groups == 1
+        """Return True for a 1x1 convolution with stride 1 and without padding, which is a matrix product."""
+        is_dense = self.stride == [1, 1] and self.padding == [0, 0] and self.groups == 1
+        return tuple(self.weight.shape[2:]) == (1, 1) and is_dense
 
     def is_stem(self, x_shape: torch.Size) -> bool:
         """Return True for a 7x7 convolution with stride 2 over three channels that viaduct's stem kernel supports."""
@@ -168,7 +170,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
         if is_addition(node):
             fuse_addition(traced, node, relu_node=None)
     for node in list(traced.graph.nodes):
-        if type(conv := find_layer(traced, node)) is nn.Conv2d:  # so that its weight is packed, too
+        if (conv := find_convolution(traced, node)) is not None:  # so that its weight is packed, too
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
         elif type(pool := find_layer(traced, node)) is SameMaxPool2d:
             replace_node(traced, node, FastMaxPool2d(pool), (node.args[0],))
@@ -180,10 +182,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
 
 
 def make_functional(traced: fx.GraphModule) -> None:
-    """Turn in-place sums and ReLUs into ordinary ones if their operand has no other user.
-
-    Fusing moves a convolution to the sum's position, which is safe only if no value is modified in between.
-    """
+    """Turn in-place functions and methods into ordinary ones if their operand has no other user."""
     for node in traced.graph.nodes:
         operand = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
         if operand is None or len(operand.users) > 1:
@@ -195,18 +194,21 @@ def make_functional(traced: fx.GraphModule) -> None:
 
 
 def fuse_relu(traced: fx.GraphModule, node: fx.Node) -> None:
-    """Fuse a ReLU into the convolution or the sum before it."""
+    """Fuse a ReLU into the convolution or the sum before it, unless that has other users."""
     operand = node.args[0]
     if not isinstance(operand, fx.Node) or len(operand.users) > 1:
         return
     if is_addition(operand):
         fuse_addition(traced, operand, relu_node=node)
-    elif type(conv := find_layer(traced, operand)) is nn.Conv2d:
+    elif (conv := find_convolution(traced, operand)) is not None and can_move(traced, operand, node):
         replace_node(traced, node, FusedConv2d(conv, relu=True), (operand.args[0],))
 
 
 def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | None) -> None:
-    """Fuse a sum of two tensors of equal shape, and the ReLU after it, into a convolution that computes one of them."""
+    """Fuse a sum of two tensors of equal shape, and the ReLU after it, into a convolution that computes one of them.
+
+    `relu_node` is that ReLU; None if no ReLU is fused.
+    """
     first, second = node.args[:2]
     if not isinstance(first, fx.Node) or not isinstance(second, fx.Node) or first is second or node.kwargs:
         return
@@ -214,8 +216,8 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | No
     if shape is None or shape != second.meta.get("sample_shape"):
         return
     for conv_node, other in ((first, second), (second, first)):
-        conv = find_layer(traced, conv_node)
-        if type(conv) is nn.Conv2d and len(conv_node.users) == 1:
+        conv = find_convolution(traced, conv_node)
+        if conv is not None and len(conv_node.users) == 1 and can_move(traced, conv_node, relu_node or node):
             fused = FusedConv2d(conv, relu=relu_node is not None)
             move_bias(traced, fused, other)
             replace_node(traced, relu_node or node, fused, (conv_node.args[0], other))
@@ -246,8 +248,42 @@ def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: 
     traced.graph.erase_node(node)
 
 
+def find_convolution(traced: fx.GraphModule, node: fx.Node) -> nn.Conv2d | None:
+    """Return the convolution that a node calls if FusedConv2d can replace it; else None."""
+    layer = find_layer(traced, node)
+    if type(layer) is not nn.Conv2d or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+        return None
+    return layer
+
+
+def can_move(traced: fx.GraphModule, conv_node: fx.Node, target: fx.Node) -> bool:
+    """Return False if a node between a convolution and its new position modifies a value that others use, too."""
+    node = conv_node.next
+    while node is not target:
+        operand = node.args[0] if node.args else None
+        if isinstance(operand, fx.Node) and len(operand.users) > 1 and is_in_place(traced, node):
+            return False
+        node = node.next
+    return True
+
+
+def is_in_place(traced: fx.GraphModule, node: fx.Node) -> bool:
+    """Return True for a node that modifies its first argument."""
+    if node.op == "call_module":
+        return bool(getattr(find_layer(traced, node), "inplace", False))
+    if node.op == "call_method":
+        return str(node.target).endswith("_")
+    name = getattr(node.target, "__name__", "")
+    is_named_so = name.endswith("_") or node.target in (operator.iadd, operator.isub, operator.imul, operator.setitem)
+    return node.op == "call_function" and (is_named_so or bool(node.kwargs.get("inplace")))
+
+
 def is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:
-    """Return True for a ReLU module, function or method, except the method relu_ and inplace=True."""
+    """Return True for a ReLU module, function or method.
+
+    The method relu_ and functions with inplace=True do not count: make_functional left only those that fuse_relu
+    refuses, because their operand has other users.
+    """
     if node.op == "call_module":
         return isinstance(find_layer(traced, node), nn.ReLU)
     if node.op == "call_method":
