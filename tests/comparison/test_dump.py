@@ -135,6 +135,13 @@ def test_a_step_that_is_not_reached_gives_a_warning(tmp_path: Path) -> None:
         train(tmp_path / "resumed", steps="101,107", only="head", first_step=100)
 
 
+def test_ranks_do_not_write_into_the_dump_of_a_single_process(tmp_path: Path) -> None:
+    """A reader takes the index of the step's folder, so what the ranks wrote would not be compared."""
+    train(tmp_path)
+    with pytest.raises(BadRun, match=r"holds a dump already: step_000000/index\.json"):
+        train(tmp_path, rank=0, ranks=2)
+
+
 def test_ranks_have_folders_of_their_own(tmp_path: Path) -> None:
     for rank in range(2):
         train(tmp_path, rank=rank, ranks=2, only="head")

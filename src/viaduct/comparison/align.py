@@ -1,9 +1,9 @@
 """Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
-Steps and ranks are paired first, then their tensors: by the user's rules file (rules.py), by the compiled graph
-(fusion.py), by name and, without a graph, by structure (structure.py). A tensor without a partner becomes a pair with
-one side None and a `reason`. The missing side is named `*` if nothing on it corresponds, for example if the compiler
-inserted the operator or fused it away.
+Steps and ranks are paired first, then their tensors: by the user's rules file (rules.py), by the compiled graph of the
+left side (fusion.py), by name and, without a graph, by structure (structure.py). A tensor without a partner becomes a
+pair with one side None and a `reason`. The missing side is named `*` if nothing on it corresponds, for example if the
+compiler inserted the operator or fused it away.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 @dataclass(frozen=True)
 class Alignment:
-    """Result of `align`."""
+    """Pairs of the tensors of two dumps, from `align`."""
 
     pairs: list[Pair]  # in order of execution, with every tensor that the rules do not ignore
     notes: tuple[str, ...] = ()  # for the user: unmatched steps, ambiguous names, ignored tensors
-    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # left operator -> the operators that feed it
+    # Operator (by its left name if it has one) -> the operators that feed it.
+    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class OrderedPair(NamedTuple):
@@ -50,14 +51,14 @@ class OrderedPair(NamedTuple):
 
     pair: Pair
     group: Key  # pairs of one group are adjacent and get one group number
-    sort_key: tuple[float, ...]  # of the pair in its group; groups are sorted by the smallest key of a pair
+    sort_key: tuple[float, ...]  # of the pair in its group; groups are sorted by the smallest key of their pairs
 
 
 @dataclass
 class StepPairing:
-    """Pairing of one step of one rank: the tensors that have no partner yet, and the pairs so far.
+    """Pairing of one step of one rank: the tensors that are in no pair yet, and the pairs so far.
 
-    The pairs get their group numbers in `number_groups`; until then they have the number 0.
+    `number_groups` gives the pairs their final group numbers.
     """
 
     left: list[StoredTensor]
@@ -73,6 +74,7 @@ class StepPairing:
         self.add(left, Pair(0, left, right, left.op, right.op, by, confidence))
 
     def add_left_only(self, left: StoredTensor, right_op: str, reason: str) -> None:
+        """Add a pair without a right tensor. `right_op`: the name to show in its place."""
         self.add(left, Pair(0, left, None, left.op, right_op, "none", reason=reason))
 
     def add_note(self, note: str) -> None:
@@ -81,7 +83,7 @@ class StepPairing:
             self.notes.append(note)
 
     def drop(self, tensors: Iterable[StoredTensor]) -> None:
-        """Remove tensors from those without a partner."""
+        """Remove tensors, which are in a pair or ignored, from `left` and `right`."""
         ids = set(map(id, tensors))
         self.left = [tensor for tensor in self.left if id(tensor) not in ids]
         self.right = [tensor for tensor in self.right if id(tensor) not in ids]
@@ -123,7 +125,10 @@ def align(
     rules: Rules | Path | None = None,
     graph_right: Graph | Path | None = None,
 ) -> Alignment:
-    """Pair the tensors of both sides; every tensor that the rules do not ignore is in at least one pair."""
+    """Pair the tensors of both sides; every tensor that the rules do not ignore is in at least one pair.
+
+    `graph`: the compiled graph of the left side; `graph_right`: of the right side, used with `graph` only.
+    """
     graph = read_graph(graph) if isinstance(graph, Path) else graph
     graph_right = read_graph(graph_right) if isinstance(graph_right, Path) else graph_right
     rules = read_rules(rules) if isinstance(rules, Path) else rules
@@ -149,9 +154,10 @@ def align(
 
 
 def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str]) -> list[StepPairing]:
-    """Match steps and ranks by number; if both sides have a single one, these are matched whatever their numbers.
+    """Match steps and ranks by number; a step or rank of one side only has a pairing without tensors of the other.
 
-    Step s of the left belongs to step s + `offset` of the right.
+    Step s of the left belongs to step s + `offset` of the right. If no numbers match and each side has a single step
+    (or rank), these two are matched.
     """
     left_groups, right_groups = (
         _group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right)
@@ -166,7 +172,7 @@ def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str
 
 
 def _match_numbers(left: set[int], right: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
-    """Return the right side's number for each left step or rank that has one; note those that only one side has."""
+    """Return the right side's number for each left step or rank that has one; add those of one side to `notes`."""
     matches = {number: number + offset for number in left if number + offset in right}
     if not matches and len(left) == len(right) == 1:
         matches = dict(zip(left, right, strict=True))
@@ -274,9 +280,9 @@ def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[StoredTensor, 
 
 
 def match_by_name(pairing: StepPairing, without_roles: bool) -> None:
-    """Match exact names first, then names without wrappers and separators, then without a common prefix.
+    """Match exact names first, then names without wrappers and separators, then without a prefix that all names share.
 
-    `without_roles`: finally match by name alone, since a plain folder does not tell outputs from parameters.
+    `without_roles`: finally match by name and call alone, since a plain folder does not tell outputs from parameters.
     """
     pairing.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_get_slot(tensor)))
     prefixes = _find_common_prefixes(pairing)
@@ -353,7 +359,9 @@ def match_by_structure(pairing: StepPairing, is_ordered: bool) -> None:
 
 
 def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[UnmatchedCall]:
-    """Return readable unmatched calls in order, each with the position of the last matched call before it, or 0.
+    """Return unmatched calls, of tensors without a fault, in order, each with the position of the last match before.
+
+    The position is 0 if there is none.
 
     `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1.
     """
@@ -371,7 +379,7 @@ def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[Stor
 
 
 def _pair_slots(left_call: UnmatchedCall, right_call: UnmatchedCall) -> Iterator[tuple[StoredTensor, StoredTensor]]:
-    """Yield tensors of the same slot, then others of the same role. Their sizes agree in any order of axes."""
+    """Yield pairs of tensors of the same slot, then of the same role; their shapes agree in some order of axes."""
     left, right = list(left_call.tensors), list(right_call.tensors)
     for exact in (True, False):
         for tensor in list(left):
@@ -417,7 +425,10 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
 
 
 def _make_right_only_pair(tensor: StoredTensor, group: fusion.Group | None, dumped: set[str]) -> Pair:
-    """Return the pair of a right tensor; `group` computes it, `dumped` are the left operators with a tensor."""
+    """Return the pair of a right tensor without a partner.
+
+    `group`: the left operators that compute it, if there is a graph; `dumped`: the left operators with a tensor.
+    """
     if group is None:
         left_op, reason = tensor.op, "no counterpart was found on the left side"
     elif fusion.is_fused_away(tensor, group):

@@ -1,7 +1,7 @@
 """The tensors that are recorded during a dumped step: entries of its index, and copies for the writer.
 
 A copy is made at once, since the next operator may write into the same memory. A tensor that is recorded twice without
-a change, as one module's output and the next one's input, is stored once.
+a write that autograd counts, as one module's output and the next one's input, is stored once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.comparison.records import Role
 from viaduct.comparison.writer import Writer
 
 ALWAYS_DUMPED: tuple[Role, ...] = ("parameter", "gradient", "update")
-ROLES_OF_MODE: Mapping[Mode, tuple[Role, ...]] = {
+ROLES_OF_MODE: Mapping[Mode, tuple[Role, ...]] = {  # besides ALWAYS_DUMPED
     "input": ("input", "grad_output"),  # the inputs of an operator, forward and backward
     "output": ("output", "grad_input"),
     "all": ("input", "output", "grad_input", "grad_output"),
@@ -61,7 +61,7 @@ class DumpPlan:
 
 
 class Capture:
-    """Collects the tensors of one step. Without a writer only their statistics are recorded."""
+    """Collects the tensors of one step. Without a writer, or if the plan says so, only statistics are recorded."""
 
     def __init__(self, plan: DumpPlan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
@@ -80,7 +80,7 @@ class Capture:
             return self._last_order
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, always_store: bool = False) -> Entry:
-        """Record one tensor.
+        """Complete the entry of one tensor, and return it; copy the tensor for the writer, or compute its statistics.
 
         `owned`: nobody else will write to it, so no copy is needed. `always_store`: even if it was stored before.
         """
@@ -107,7 +107,7 @@ class Capture:
         self.writer.put(entry, tensor.numel() * tensor.element_size(), snapshot(tensor, owned))
 
     def _find_stored(self, tensor: Tensor) -> Entry | None:
-        """Return the entry of the same tensor, if it has not been written to since."""
+        """Return the entry of the same tensor if its version, which counts writes, is the same; else None."""
         if tensor.is_inference() or id(tensor) not in self._stored:
             return None
         reference, version, entry = self._stored[id(tensor)]
@@ -180,7 +180,7 @@ def as_array(tensor: Tensor, is_bfloat16: bool, wait: Callable[[], None] = lambd
 
 
 def find_tensors(value: Any) -> list[Tensor]:
-    """Return the tensors in nested tuples, lists, mappings and dataclasses, in order."""
+    """Return the tensors in nested tuples, lists, mappings and dataclasses, in order; other objects are skipped."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):

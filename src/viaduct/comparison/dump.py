@@ -11,8 +11,8 @@
             optimizer.zero_grad()
 
 The network has hooks during dumped steps only; if its weights have several optimizers, also from the first one's step
-to the next forward pass. Unless the network is compiled, a dump changes no number: the losses are equal in every bit
-with and without it (on a GPU, if its kernels are deterministic).
+to the next forward pass. Unless the network is compiled, a dump changes no number: the losses are bitwise equal with
+and without it (on a GPU, if its kernels are deterministic).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from viaduct import __version__
 from viaduct.comparison.capture import Capture, DumpPlan
 from viaduct.comparison.dump_options import Level, Mode
-from viaduct.comparison.index import Entry, Index
+from viaduct.comparison.index import INDEX_FILE, Entry, Index
 from viaduct.comparison.modules import ModuleRecorder, name_modules, unwrap_module
 from viaduct.comparison.naming import name_step_folder, parse_patterns, parse_steps
 from viaduct.comparison.operators import OperatorRecorder
@@ -61,7 +61,8 @@ def make_plan(
 class StepDump:
     """One step that is being dumped. Networks may be added during the step: a script's are found when it calls them.
 
-    `evaluations`: passes without gradients are dumped too. `taps`: of a compiled network, which has no hooks.
+    `evaluations`: passes without gradients are dumped too. `taps`: of a compiled network, which has no hooks; its
+    passes without gradients are not dumped.
     """
 
     def __init__(
@@ -94,10 +95,11 @@ class StepDump:
         weights: dict[nn.Module, str] | None = None,
         without: nn.Module | None = None,
     ) -> None:
-        """Watch modules.
+        """Watch modules, and record their parameters and buffers.
 
-        `weights`: the modules that hold the optimizer's weights, if they differ from these; `without`: a module that
-        gets no hooks, since the caller reports its calls (`recorder.on_enter`).
+        `weights`: the modules whose parameters the optimizer has, if not these; then parameters are recorded of them,
+        buffers of the watched ones. `without`: a module that gets no hooks, since the caller reports its calls
+        (`recorder.on_enter` and `on_exit`).
         """
         if weights is None:
             self.parameter_recorder.watch(names)
@@ -137,11 +139,14 @@ class StepDump:
 
 
 class DumpBase(Watcher):
-    """Base of `Dump` (one network) and the dump of a script. `_current` is the step being dumped, or None."""
+    """Base of `Dump` (one network) and `ScriptDump`. `_current` is the step being dumped, or None.
+
+    `OptimizerSteps` counts the steps, and calls the methods of `Watcher` (scripts/steps.py) as they begin and end.
+    """
 
     def __init__(self, plan: DumpPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.written: list[int] = []
+        self.written: list[int] = []  # steps
         self._current: StepDump | None = None
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
@@ -167,13 +172,14 @@ class Dump(DumpBase):
     """Dumps chosen steps of a network into `folder`, which is created if it does not exist.
 
     A step ends with the step of an optimizer that holds weights of the network. Without an optimizer, call `step()`;
-    after an optimizer's step it does nothing. Passes without gradients are dumped until an optimizer has stepped; later
-    ones count as evaluations, which are not dumped. With `evaluations` True passes without gradients are always dumped,
-    with False never. A folder with steps is refused, unless `force` is set: then these steps stay, except those that
-    are dumped again.
+    after an optimizer's step this call does nothing. Passes without gradients are dumped until an optimizer has
+    stepped; later ones count as evaluations, which are not dumped. With `evaluations` True passes without gradients are
+    always dumped, with False never. A folder with steps is refused, unless `force` is set: then these steps stay,
+    except those that are dumped again.
 
     `weights`: the module that holds the optimizer's weights, if it is not `model`. `settings`: further entries of the
-    index's settings. `first_step`: number of the first step. `compiled`: the network runs by `wrap_compiled`.
+    index's settings. `first_step`: number of the first step. `compiled`: the network runs by `wrap_compiled`; its
+    passes without gradients are never dumped.
     """
 
     def __init__(
@@ -216,7 +222,7 @@ class Dump(DumpBase):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Discard an unfinished step, but write it if it is step 0: a single pass needs no call of `step`."""
+        """Discard an unfinished step, but write step 0 if a module ran: a single pass needs no call of `step`."""
         self._steps.__exit__()
         current = self._current
         has_run = current is not None and current.recorder.edges  # a module has been called
@@ -253,7 +259,8 @@ class Dump(DumpBase):
     def wrap_compiled(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function to call instead of the compiled network `plain`, for a dump made with `compiled`.
 
-        In dumped steps it runs the network compiled with taps (taps.py), else `plain`; passes without gradients too.
+        In dumped steps it runs the network compiled with taps (taps.py), else `plain`. Passes without gradients always
+        run `plain`.
         """
 
         def run(*args: Any) -> Any:
@@ -276,7 +283,7 @@ class Dump(DumpBase):
         self._current.watch(name_modules(self.model), weights)
 
     def await_other_optimizers(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
-        """Return True if other optimizers may step too, since parameters outside this one have gradients.
+        """Return True if other optimizers may step too, since parameters that this one does not hold have gradients.
 
         The step then ends when the next forward pass begins. For a compiled network always return False.
         """
@@ -289,7 +296,7 @@ class Dump(DumpBase):
         return bool(self._pass_hooks)
 
     def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """End the step at the first call after the optimizers, and report this call to the next step.
+        """Pre-hook: end the step at the first call after the optimizers' steps, and report this call to the next step.
 
         The hooks that the next step registers come too late for this call.
         """
@@ -313,7 +320,10 @@ class Dump(DumpBase):
 
 
 def describe_settings(plan: DumpPlan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
-    """Return the settings of a dump's index: device, precision, versions and options."""
+    """Return the settings of a dump's index: device, precision, versions and options; "" for what is not known.
+
+    "precision" is the dtype of the first parameter; the caller overrides it for autocast.
+    """
     first = next(iter(model.parameters()), None) if model is not None else None
     device = first.device if first is not None else torch.device("cpu")
     return {
@@ -335,15 +345,16 @@ def describe_settings(plan: DumpPlan, model: nn.Module | None, compiled: bool = 
 
 
 def describe_tf32(device: torch.device) -> str:
+    """Return the kinds of operators that may compute in TF32, or "no"; cards before capability 8.0 lack it."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "no"
     return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"
 
 
 def require_no_steps(folder: Path, rank: int, ranks: int) -> None:
-    """Raise BadRun for a folder that already holds steps of this rank: two runs would be compared as one."""
-    steps = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
-    if steps:
+    """Raise BadRun for a folder that holds steps of this rank or of a single process: two runs would count as one."""
+    patterns = ["step_*"] if ranks == 1 else [f"step_*/rank_{rank}", f"step_*/{INDEX_FILE}"]
+    if steps := sorted(path for pattern in patterns for path in folder.glob(pattern)):
         raise BadRun(
             f"{folder} holds a dump already: {steps[0].relative_to(folder)}.",
             "Choose another folder, remove it, or pass force=True to write into it all the same.",

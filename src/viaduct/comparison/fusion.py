@@ -1,12 +1,13 @@
 """Originals of the tensors of a compiled graph: the tensor of the original network that each one should equal.
 
-A compiled operator may compute several original ones (fusion), or a part of one (split). The accelerator's own tool has
-the same rules:
+The left side ran the compiled graph, the right (golden) side the original network or a graph of its own. A compiled
+operator may compute several original ones (fusion; L1 fusion is a kind of its own), or a part of one (split). The
+accelerator's own tool has the same rules:
 
 1. Operators that share an L1 fusion number or the list of their original names are one group.
 2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no original are not; of
    an L1 group, only the first and the last dumped operator are.
-3. Output k equals the original that its description names.
+3. Output k equals the original tensor that its description in the graph names.
 4. Input k equals the original of the output that feeds it. Cast and TransData are skipped, also for their own outputs.
 5. An operator that was only renamed has its original's outputs.
 6. Layouts are taken from the graph, unless the file's shape shows that NCHW was stored as NHWC or the reverse.
@@ -26,7 +27,7 @@ from viaduct.comparison.records import INSERTED, Layout, Pair, StoredTensor
 
 CONVERSIONS = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
 _FLAT = re.compile(r"[/\\.:\s]")
-# Layout and axes of a transposition -> the resulting layout.
+# Layout and order of its axes in a transposition -> the resulting layout.
 TRANSPOSITIONS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
 
 
@@ -40,8 +41,8 @@ class OriginalTensor(NamedTuple):
 
     op: str
     output: int
-    layout: str
-    shape: tuple[int, ...]
+    layout: str  # "" if the graph does not say
+    shape: tuple[int, ...]  # () if the graph does not say
 
 
 class Group(NamedTuple):
@@ -81,13 +82,14 @@ def _make_group_key(node: Node) -> tuple[str, ...]:
 
 @dataclass
 class GoldenOutputs:
-    """Outputs of the right (golden) side by name, and what is needed to tell apart operators with one file name."""
+    """Outputs of the right (golden) side by name, and what tells apart operators with one flattened name."""
 
     tensors: Mapping[tuple[str, int], StoredTensor]  # by flattened name and output
     exact: Mapping[tuple[str, int], StoredTensor]  # by name and output, if the dump has unflattened names
     names: Mapping[str, set[str]]  # flattened name -> the original names that are written so
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape in the graph
-    translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # by rule 7: operator, output
+    # By rule 7: operator and output of the original network -> those of the right side's graph.
+    translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
 
     def find(self, original: OriginalTensor) -> StoredTensor | str:
         """Return the right side's tensor, or the reason why there is none."""
@@ -105,7 +107,7 @@ class GoldenOutputs:
         return f"ambiguous: {written}; it is not known which of them this tensor is"
 
     def _fits_only(self, name: str, index: int, rivals: set[str], tensor: StoredTensor) -> bool:
-        """Return True if, of the operators with this file name, only `name` can have the tensor's shape."""
+        """Return True if, of the operators with this flattened name, only `name` can have the tensor's shape."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
         return [name] == [
             rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(tensor.shape)
@@ -115,7 +117,7 @@ class GoldenOutputs:
 def index_golden_outputs(
     tensors: Iterable[StoredTensor], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
 ) -> GoldenOutputs:
-    """Index the right side's outputs by name, with the names and shapes that the graph gives."""
+    """Index the right side's outputs (of each operator's first call) by name, with the graph's names and shapes."""
     outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
     names: dict[str, set[str]] = defaultdict(set)
     shapes: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -136,7 +138,10 @@ def index_golden_outputs(
 
 
 def is_fused_away(tensor: StoredTensor, group: Group) -> bool:
-    """Return True if no output of the group is compared with this original tensor; in an L1 group few outputs are."""
+    """Return True if an unpaired original tensor is none that the outputs of its fused group stand for.
+
+    In an L1 group every unpaired tensor counts as fused away, since only the ends are compared.
+    """
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
         return False
@@ -159,7 +164,7 @@ def _find_translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
 
 
 def read_original(node: Node, index: int, group: Group) -> OriginalTensor | None:
-    """Return the original of output `index` of an operator by its own description (rules 3 and 5)."""
+    """Return the original of output `index` of an operator by its own description (rules 3 and 5); None without one."""
     # Without an original in the description, an operator that kept its name or was only renamed equals its original.
     renamed = len(group.nodes) == 1 and not node.l1_group and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
@@ -177,7 +182,7 @@ def read_original(node: Node, index: int, group: Group) -> OriginalTensor | None
 
 @dataclass
 class OriginalFinder:
-    """Finds the originals of one graph's tensors among the right side's tensors."""
+    """Finds the originals of one graph's tensors among the right side's tensors. `groups`: by operator."""
 
     graph: Graph
     groups: Mapping[str, Group]
@@ -212,7 +217,10 @@ class OriginalFinder:
         return self.find_original_of_output(self.graph.nodes[producer], output)
 
     def pair(self, tensor: StoredTensor, node: Node, obstacle: str) -> Pair:
-        """Return the pair of one dumped tensor. `obstacle`: why it is not compared; empty if it is."""
+        """Return the pair of one dumped tensor, one-sided with a reason if it has no counterpart.
+
+        `obstacle`: why it is not to be compared (`explain_uncompared`); empty if it is.
+        """
         group = self.groups[node.name]
         is_group = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=find_left_layout(tensor, node))
@@ -231,7 +239,10 @@ class OriginalFinder:
         return Pair(group.number, left, right, left_op, right_op, "graph", layout=layout)
 
     def explain_uncompared(self, node: Node, first_order: Mapping[str, int]) -> str:
-        """Return why this operator is not compared; empty if it is (rule 2)."""
+        """Return why this operator is not compared; empty if it is (rule 2).
+
+        `first_order`: by dumped operator, the position of its first tensor in execution order.
+        """
         group = self.groups[node.name]
         if len(group.nodes) == 1:
             return ""
@@ -244,7 +255,7 @@ class OriginalFinder:
 
 
 def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
-    """Return the first and the last dumped operator, or only the last if both compute the same originals."""
+    """Return the names of a group's first and last dumped operator; only the last if their originals are the same."""
     dumped = [node for node in group.nodes if node.name in first_order]
     members = sorted(dumped, key=lambda node: first_order[node.name])
     same = members and members[0].stands_for == members[-1].stands_for
@@ -260,11 +271,11 @@ def find_left_layout(tensor: StoredTensor, node: Node) -> str:
 
 
 def find_layout(left: StoredTensor, right: StoredTensor, original: OriginalTensor) -> Layout | None:
-    """Return left layout, right layout and right shape (rule 6); None if nothing is to be converted."""
+    """Return left layout, right layout and right shape (rule 6); None if the left tensor needs no conversion."""
     right_layout = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
         swapped = tuple(original.shape[axis] for axis in axes) if len(original.shape) == 4 else ()
-        if right_layout == layout and original.shape != right.shape == swapped:
+        if right_layout == layout and original.shape != right.shape == swapped:  # the right file was transposed
             right_layout = other
             break
     left_layout = _find_stored_layout(left, right, right_layout)
@@ -304,9 +315,9 @@ def group_by_file_name(graph: Graph) -> dict[str, list[Node]]:
 
 
 def find_node(tensor: StoredTensor, by_name: Mapping[str, list[Node]]) -> Node | str | None:
-    """Return the node of a dumped tensor, a message if its name is ambiguous, or None.
+    """Return the node of a dumped tensor, a message if its name is ambiguous, or None if the graph has no such node.
 
-    `by_name`: group_by_file_name of the graph.
+    `by_name`: the result of `group_by_file_name`.
     """
     candidates = by_name.get(flatten_name(tensor.op), [])
     if len(candidates) > 1:
@@ -319,7 +330,7 @@ def find_node(tensor: StoredTensor, by_name: Mapping[str, list[Node]]) -> Node |
 
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return the feeders of each dumped operator, looking through operators that were not dumped."""
+    """Return the producers of each dumped operator's inputs; those that were not dumped are replaced by their own."""
     return {name: tuple(_iterate_producers(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 

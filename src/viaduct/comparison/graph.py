@@ -3,7 +3,8 @@
     graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of its ModelDef, or the same content as JSON
 
 Only the fields that the comparison needs are kept. The text form is read operator by operator from a memory map, so a
-large file takes little memory. A message of either form becomes a tree: field name -> value, or list of values.
+large file takes little memory; JSON is loaded as a whole. A message of either form becomes a tree: field name -> value,
+or list of values.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ Tree = Mapping[str, Any]
 
 
 class Output(NamedTuple):
-    """One output of an operator, and the tensor of the original network that it should equal."""
+    """One output of an operator, and the tensor of the original network that it should equal; "" and (): not stated."""
 
     layout: str = ""
     shape: tuple[int, ...] = ()
@@ -55,9 +56,9 @@ class Node:
     inputs: tuple[tuple[str, int], ...]  # producer and number of its output; control edges are left out
     originals: tuple[str, ...] | None  # original operators; None: it kept its name; (): the compiler inserted it
     outputs: tuple[Output, ...]
-    input_layouts: tuple[str, ...] = ()
+    input_layouts: tuple[str, ...] = ()  # by number of the input
     is_split_part: bool = False  # a part of a split operator
-    l1_group: str = ""  # number of its L1 fusion group
+    l1_group: str = ""  # number of its L1 fusion group, a kind of fusion by GE; "": it is in none
 
     @property
     def is_inserted(self) -> bool:
@@ -65,22 +66,22 @@ class Node:
 
     @property
     def stands_for(self) -> tuple[str, ...]:
-        """Return the names of the original operators that this one computes."""
+        """Return the names of the original operators that this one computes, whole or in part."""
         return (self.name,) if self.originals is None else self.originals
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Operators of a compiled graph, in execution order."""
+    """Operators of a compiled graph."""
 
     path: Path
     name: str
-    nodes: Mapping[str, Node]  # in order of execution
-    notes: tuple[str, ...] = field(default=())
+    nodes: Mapping[str, Node]  # by name, in execution order
+    notes: tuple[str, ...] = ()  # for the user: operators that were ignored
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a graph in text or JSON form."""
+    """Read a graph in text or JSON form; raise BadData if it is neither, damaged or without operators."""
     try:
         with path.open("rb") as file:
             beginning = file.read(4096)
@@ -142,6 +143,7 @@ def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
 
 
 def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
+    """Return Node.originals."""
     if ORIGINALS not in attributes:
         return None
     names = _list_values(_read_value(attributes[ORIGINALS], "list"), "s")
@@ -167,7 +169,7 @@ def _read_shape(shape: Any, key: str) -> tuple[int, ...]:
 
 
 def _read_attributes(tree: Tree) -> dict[str, Tree]:
-    """Return the attributes by key. They are entries with key and value, or in JSON also one object."""
+    """Return the attributes by key. Each is a message with key and value, or in JSON also {key: value}."""
     attributes: dict[str, Tree] = {}
     for entry in _list_values(tree, "attr"):
         if isinstance(entry, dict) and "key" in entry:

@@ -1,7 +1,8 @@
 """Recorder of inputs, outputs and gradients of a network's modules during one step.
 
 Gradients are recorded by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
-wraps inputs and outputs, which forbids modules that work in place and changes autograd's graph.
+wraps inputs and outputs, which forbids modules that work in place and changes autograd's graph. An edge is a node of
+autograd's graph and the number of one of its outputs: it stands for a tensor (autograd_flow.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT_MODULE, remove_wrappers
 from viaduct.comparison.records import Role
 
+# Classes of modules that get no name and no hooks; all but ScriptModule have the network as `module` or `_orig_mod`.
 WRAPPER_CLASSES = (
     "DistributedDataParallel",
     "DataParallel",
@@ -38,8 +40,8 @@ class ModuleCall:
     op: str
     type: str
     number: int  # among the calls of this module in the step, from 0
-    edges: list[Edge | None] = field(default_factory=list)  # of the inputs, before the call
-    versions: list[int] = field(default_factory=list)  # of the inputs, before the call
+    edges: list[Edge | None] = field(default_factory=list)  # of the inputs, before the call; None: needs no gradient
+    versions: list[int] = field(default_factory=list)  # of the inputs, before the call (`read_version`)
     entries: list[Entry] = field(default_factory=list)
     backward: dict[tuple[Role, int], Entry] = field(default_factory=dict)  # its gradients, by role and index
     last_gradient: int = 0  # order of its last gradient
@@ -87,9 +89,11 @@ class ModuleRecorder(HookRecorder):
         super().__init__(capture, evaluations)
         self.producers = TensorProducers()
         self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to: its name, index of the input
-        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not separate
+        # Gradients that are not recorded, since autograd does not separate them: operator, role, index.
+        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()
         self.stack: list[ModuleCall | None] = []  # the running modules; None: outside of the step
         self.calls: list[ModuleCall] = []
+        # By tensor with a gradient hook: the calls to record its gradient for.
         self._gradient_listeners: dict[Edge, list[tuple[ModuleCall, Role, int]]] = {}
 
     def close(self) -> None:
@@ -176,7 +180,7 @@ class ModuleRecorder(HookRecorder):
             self.hook_leaving_gradients(call, ends, inputs)
 
     def can_record_gradient(self, call: ModuleCall, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
-        """Return True if a gradient is unambiguous and selected by the plan.
+        """Return True if a gradient is unambiguous and selected by the plan. `mixed`: tensors with ambiguous ones.
 
         Autograd has one gradient for each tensor. If several modules pass a tensor on, their shares are not separate.
         """
@@ -195,12 +199,12 @@ class ModuleRecorder(HookRecorder):
         listeners.append((call, role, index))
 
     def notify_listeners(self, listeners: list[tuple[ModuleCall, Role, int]], gradient: Tensor) -> None:
-        """Record a gradient for each call that has the tensor as input or output."""
+        """Tensor hook: record a gradient for each call that `hook_gradient` added."""
         for call, role, index in listeners:
             self.record_gradient(call, role, index, gradient)
 
     def hook_leaving_gradients(self, call: ModuleCall, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
-        """Register hooks for the gradients that leave a module through its inputs, without the shares of others."""
+        """Register hooks for the gradients of a module's inputs, without the shares of other readers of them."""
         leaving, mixed = find_exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
             if edge is None or not self.can_record_gradient(call, "grad_input", index, edge, mixed):
@@ -214,7 +218,7 @@ class ModuleRecorder(HookRecorder):
     def add_gradient_part(
         self, parts: GradientSum, call: ModuleCall, index: int, output_index: int, gradients: Any, _: Any
     ) -> None:
-        """Add one node's part of an input gradient; record the sum once it is complete."""
+        """Hook of a node: add its part of an input gradient; record the sum once it is complete."""
         gradient = tuple(gradients)[output_index]
         with self.capture.suspend_watching():
             total = parts.add(gradient)
@@ -262,7 +266,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:
-    """Return the network inside the wrappers of data parallelism and torch.compile."""
+    """Return the network inside the wrappers of data parallelism and torch.compile; a ScriptModule as it is."""
     while type(module).__name__ in WRAPPER_CLASSES:
         inner = getattr(module, "_orig_mod", None) or getattr(module, "module", None)
         if not isinstance(inner, nn.Module):

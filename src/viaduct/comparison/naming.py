@@ -18,6 +18,7 @@ from pathlib import Path
 from viaduct.errors import BadValue
 
 ROOT_MODULE = "network"  # name of the outermost module, which has none in PyTorch
+# Names of submodules that torch.compile, FSDP and activation checkpointing insert into a module's path.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MAX_ENTRIES = 100  # of a list of steps, as in dump_step of npu_bridge's DumpConfig
 MAX_NAME_CHARACTERS = 160  # of a file name without its suffix; file systems allow 255 bytes
@@ -36,6 +37,7 @@ class Steps:
 
     @property
     def last(self) -> int:
+        """Return the highest step; there must be a range."""
         return max(last for _, last in self.ranges)
 
     def describe_missing(self, seen: Iterable[int]) -> str:
@@ -54,7 +56,7 @@ class Steps:
 
 
 def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
-    """Parse `0,5,10-12`, DumpConfig's `0|5|10-12`, or numbers."""
+    """Parse `0,5,10-12`, DumpConfig's `0|5|10-12`, or numbers; raise BadValue. `flag`: the name for messages."""
     if isinstance(text, int):
         text = [text]
     if not isinstance(text, str):
@@ -78,7 +80,7 @@ def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class NamePatterns:
-    """Shell patterns of the operators to dump, such as `layer3.*,stem`. Without patterns all are dumped."""
+    """Shell patterns of the operators to dump: `layer3.*`, `stem`. Without patterns all are; * also matches dots."""
 
     patterns: tuple[str, ...]
 
@@ -90,6 +92,7 @@ ALL_OPERATORS = NamePatterns(())
 
 
 def parse_patterns(text: str | None) -> NamePatterns:
+    """Parse patterns separated by commas; None and "" mean all operators."""
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and text.strip() and not patterns:
         raise BadValue(f"the pattern {text!r} is empty.", "Write names with * and ?, such as 'layer3.*'.")
@@ -150,8 +153,8 @@ KERNELS = {
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# Number of first outputs that are dumped, since they are the same for all kernels of the operator; the others are
-# workspace, random state or indices. Of operators that are not listed all outputs are dumped.
+# Number of first outputs that are dumped, since they mean the same for all kernels of the operator; the others are
+# saved statistics, workspace, random state or indices. Of operators that are not listed all outputs are dumped.
 SHARED_OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -177,13 +180,13 @@ def normalise_operator(name: str) -> str:
 
 
 class FileNames:
-    """File names for tensors: readable, unique, and safe on any file system."""
+    """File names for the tensors of one folder: readable, unique, and safe on any file system."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def make_unique(self, name: str) -> str:
-        """Return a file name that was not returned before."""
+        """Return a file name, with the suffix .npy, that was not returned before."""
         safe = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
         if safe.startswith("."):
             safe = "%2E" + safe[1:]

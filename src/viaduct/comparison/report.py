@@ -1,4 +1,4 @@
-"""The HTML page of a comparison: the answer, charts and the origin, then every row (report_rows.py)."""
+"""The HTML page of a comparison: the answer, charts and the origin, every row (report_rows.py), and both sides."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from viaduct.reporting import (
 
 MAX_PER_HOP = 4  # neighbours drawn at one distance from the origin
 MAX_FURTHER = 6  # links to further origins
-MAX_PER_STAGE = 0.6  # share of the forward rows; if a stage has more, the stages get longer names
-CSV = "drift.csv"  # the table beside the page
+MAX_PER_STAGE = 0.6  # share of the chart's forward tensors; if a stage has more, the stages get longer names
+CSV = "drift.csv"  # the table as a file beside the page
 PHASES = {  # role of a tensor -> stage of the chart; the other roles belong to the forward pass
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
     **dict.fromkeys(("parameter", "gradient", "update"), "parameters"),
@@ -58,6 +58,7 @@ LEGEND: list[tuple[Tone, str]] = [(TONES[result], result) for result in RESULTS]
 
 
 def write_report(path: Path, drift: Drift) -> None:
+    """Write the page of a comparison."""
     rows, left, right, explanation, options = drift.rows, drift.left, drift.right, drift.explanation, drift.options
     names = shorten_paths(left.path, right.path)
     levels = [] if options.threshold_source else list_threshold_levels(rows, options.thresholds)
@@ -80,7 +81,10 @@ def write_report(path: Path, drift: Drift) -> None:
 
 
 def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
-    """Return the last parts in which two paths differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
+    """Return the last parts in which two paths differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump.
+
+    If there are none, return `left` and `right`.
+    """
     left_parts, right_parts = list(left.parts), list(right.parts)
     while len(left_parts) > 1 and len(right_parts) > 1 and left_parts[-1] == right_parts[-1]:
         left_parts.pop()
@@ -126,7 +130,7 @@ def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
 
 
 def make_tiles(rows: Sequence[Row]) -> list[Tile]:
-    """Return one tile per result. `bad` is red if there are bad rows; `good` is green if some are good and none bad."""
+    """Return one tile per result. `bad` is red if there are bad rows; `good` is green if there are good but no bad."""
     count = count_results(rows)
     colour = {"good": True if count["good"] and not count["bad"] else None, "bad": False if count["bad"] else None}
     return [Tile(result, f"{count[result]:,}", RESULT_MEANINGS[result], colour.get(result)) for result in SEVERITY]
@@ -136,7 +140,7 @@ def make_tiles(rows: Sequence[Row]) -> list[Tile]:
 
 
 def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
-    """Return the thresholds of the relative distance: the given one, or the default of each dtype."""
+    """Return the thresholds of the relative distance: the given one, or the default of each floating-point dtype."""
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
     types = {(row.measures.left.dtype, row.measures.right.dtype) for row in rows if row.measures}
@@ -145,7 +149,7 @@ def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) ->
 
 
 def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
-    """Return the chart of errors along the network."""
+    """Return the chart of errors along the network; nothing if no row was measured."""
     origin = explanation.origin
     shown = select_charted(rows, origin.row_index if origin else None)
     if not shown:
@@ -175,9 +179,9 @@ def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
 
 
 def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
-    """Return the measured rows of one step and rank (the origin's, else the first), in order of execution.
+    """Return the numbers of the measured rows of one step and rank (the origin's, else the first), as executed.
 
-    Inputs are left out if outputs were dumped, since they are the outputs of other operators.
+    If outputs were dumped, inputs and their gradients are left out: most are outputs of other operators, or theirs.
     """
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:
@@ -195,13 +199,13 @@ def make_point(number: int, row: Row, position: int) -> Point:
 
 
 def number_positions(rows: Sequence[Row]) -> list[int]:
-    """Return each row's position on the axis: one per call and operator."""
+    """Return each row's position on the axis: one for each order of execution and operator."""
     position_of: dict[tuple[int, str], int] = {}
     return [position_of.setdefault((row.tensor.order, row.op), len(position_of)) for row in rows]
 
 
 def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
-    """Return the spans of consecutive rows of one stage: layer1, layer2 …, backward, parameters."""
+    """Return the spans of consecutive rows of one stage (`name_stages`): layer1, layer2 …, backward, parameters."""
     spans = []
     for name, group in itertools.groupby(zip(positions, name_stages(rows), strict=True), key=lambda entry: entry[1]):
         numbers = [position for position, _ in group]
@@ -228,6 +232,7 @@ def has_several(values: Iterable[int]) -> bool:
 
 
 def make_step_sections(rows: Sequence[Row]) -> list[Section]:
+    """Return the chart of the largest and the median error of each step; nothing if there is only one step."""
     if not has_several(row.tensor.step for row in rows):
         return []
     by_step: dict[int, list[float]] = {}
@@ -247,6 +252,7 @@ def make_step_sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def make_origin_sections(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> list[Section]:
+    """Return the section about the origin; nothing if there is none."""
     if explanation.origin is None:
         return []
     parts: list[Part] = []
@@ -259,16 +265,17 @@ def make_origin_sections(rows: Sequence[Row], explanation: Explanation, names: t
         causes = [[c.name, f"{c.confidence:.0%}", c.evidence, c.advice] for c in explanation.causes]
         columns = ["cause", "confidence", "evidence", "what to try"]
         parts.append(Table(columns, causes, "Explanations, the likeliest first"))
-    text = f"Both tensors of {rows[explanation.origin.row_index].tensor_index}, and the operators before and after it."
+    text = f"The origin's tensor is {rows[explanation.origin.row_index].tensor_index}."
     return [Section("Around the origin", text, parts)]
 
 
 def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
+    """Draw the origin and its neighbours: those that feed it or are fed, else those that ran before and after it."""
     drawn, hidden = select_nearest(explanation.neighbours)
     title, text = "Producers and consumers", "What feeds the origin stands above it, what it feeds below"
     edges = explanation.edges
     if not edges:
-        title, text = "Operators in the order they ran", "The dump does not show what feeds the origin"
+        title, text = "Operators in the order they ran", "The dump does not show what feeds the origin or what it feeds"
         edges = tuple(itertools.pairwise(neighbour.op for neighbour in drawn))
     text += "; the number is the relative error of the output."
     if hidden:
@@ -277,7 +284,7 @@ def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
 
 
 def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
-    """Return a few neighbours of each distance, and how many are left out."""
+    """Return at most MAX_PER_HOP neighbours of each distance, and how many are left out."""
     drawn: list[Neighbour] = []
     for hops in sorted({neighbour.hops for neighbour in neighbours}):
         drawn += [neighbour for neighbour in neighbours if neighbour.hops == hops][:MAX_PER_HOP]
@@ -320,7 +327,7 @@ def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
 
 
 def number_notes(notes: Sequence[str], *sides: StoredDump) -> dict[str, object]:
-    """Return notes as facts, without the notes of these dumps, which are shown elsewhere."""
+    """Return notes as facts `note 1`, `note 2` …, without the notes of the dumps `sides`, which are shown with them."""
     known = tuple(note for side in sides for note in side.notes)  # in `notes` with the prefix "left: " or "right: "
     return {f"note {number}": note for number, note in enumerate((n for n in notes if not n.endswith(known)), 1)}
 

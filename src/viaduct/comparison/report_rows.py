@@ -1,7 +1,8 @@
 """The rows of a comparison as the page's table: the columns of drift.csv, and the details of a row.
 
-The page has histograms, distances and largest errors for the origin's operator, for at most MAX_DETAILS bad or flagged
-rows, and for a sample of good rows. So it stays below five megabytes for five thousand rows.
+The page has details (histograms, distances, largest errors, statistics) for the measured rows of the origin's operator,
+for at most MAX_DETAILS other bad or flagged rows, and for a sample of good rows. So it stays below five megabytes for
+five thousand rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ROW_TABLE = "rows"  # the table's name on the page, used in links
 # Priorities of the measures that stay on a narrow screen (DataColumn.priority); 1 stays longest.
 PRIORITIES = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MAX_DETAILS = 1200  # bad or flagged rows with details
-SAMPLE = 300  # approximate number of good rows with details
+SAMPLE = 300  # largest number of good rows with details, besides the origin's operator
 MAX_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
 MAX_BARS = 11  # of the chart of distances, without the bar of equal elements
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
@@ -42,7 +43,7 @@ def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin
 
 
 def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
-    """Return row numbers by severity; the origin is first, and bad rows precede those that follow from them."""
+    """Return row numbers by severity; the origin is first, and rows that follow from it come after other bad ones."""
 
     def severity(number: int) -> tuple[bool, int, bool, int]:
         row = rows[number]
@@ -99,7 +100,7 @@ def describe_match(pair: Pair) -> str:
 
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
-    """Return the rows with details, each with the row that it follows from, if any."""
+    """Return the numbers of the rows with details, each with the number of the row that it follows from, or None."""
     sources = find_source_rows(rows, origin)
     remarkable = [n for n, row in enumerate(rows) if row.result in ("bad", "flag")]
     remarkable.sort(key=lambda n: bool(rows[n].follows_from))
@@ -110,7 +111,7 @@ def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | 
 
 
 def find_source_rows(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
-    """Return for each operator the target of links "follows from": its first bad row, or the origin."""
+    """Return for each operator the target of links "follows from": its first bad row or, for the origin's, that row."""
     sources = {} if origin is None else {rows[origin].op: origin}
     for number, row in enumerate(rows):
         if row.result == "bad":
@@ -163,6 +164,7 @@ def format_index(element: ElementIndex) -> str:
 
 
 def draw_values(measures: Measures, names: tuple[str, str]) -> HistogramPair | None:
+    """Return a histogram of both sides' values; None without one, or if its limits are not finite."""
     bins = measures.histogram
     if bins is None or not (math.isfinite(bins.low) and math.isfinite(bins.high)):
         return None
@@ -170,7 +172,10 @@ def draw_values(measures: Measures, names: tuple[str, str]) -> HistogramPair | N
 
 
 def draw_distances(measures: Measures) -> BarChart | None:
-    """Return a bar chart of distances in ulps: equal elements, then at most MAX_BARS bars of joined bins."""
+    """Return a bar chart of distances in ulps: equal elements, then at most MAX_BARS bars of joined bins; None without.
+
+    Of a large tensor the counts are of a sample (ulps.py).
+    """
     if measures.ulps is None or not any(measures.ulps.counts):
         return None
     equal, *others = measures.ulps.counts
@@ -185,7 +190,7 @@ def draw_distances(measures: Measures) -> BarChart | None:
 
 
 def name_bin(start: int, end: int) -> str:
-    """Return the label of distances from 2^start to 2^end - 1: `1`, `2–3`, `4–7`, or powers of two."""
+    """Return the label of distances from 2^start to 2^end - 1: `1`, `2–3`, `4–7`, or `2¹² to 2¹⁴` beyond 2^13."""
     if end > 13:
         low, high = (f"2{str(exponent).translate(SUPERSCRIPTS)}" for exponent in (start, end))
         return f"{low} to {high}"

@@ -5,8 +5,8 @@ operator in the graph, `viaduct::tap`, which passes its tensor to the listeners 
 an opaque operator with an effect: it still fuses kernels before and after it, but the tapped tensor must exist in
 memory. Gradients are tapped in the backward graph by an identity with its own backward function.
 
-A compiled graph does not show which module reads from which, which inputs a module writes to, and which gradients
-cannot be separated. A survey finds them: one eager pass of a copy of the network.
+A compiled graph does not show which module reads from which, which inputs a module writes to, and of which tensors
+autograd has one gradient for several uses (modules.py). A survey finds them: one eager pass of a copy of the network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from viaduct.comparison.records import Role
 # A tag is the number of a tapped tensor, an index into Taps.tapped. These are `tap_tensors`' arguments after the first.
 Tags: TypeAlias = tuple[int, int, tuple[int, ...]]
 TappedTensor: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
-MAX_TENSORS = 8  # inputs or outputs of a module that are tapped; further ones are not dumped
+# Inputs or outputs of a module that are tapped: tensors passed or returned directly or in a tuple. Further ones, and
+# those in keyword arguments, lists and mappings, are not dumped.
+MAX_TENSORS = 8
 _LISTENERS: list[Callable[[int, Tensor], None]] = []  # called with the tag and the tensor of every tap
 
 
@@ -77,15 +79,16 @@ class Taps:
         self.network, self.plan = network, plan
         self.names = name_modules(network)
         self.tapped: list[TappedTensor] = []  # by tag
-        self.survey = Survey({}, frozenset(), frozenset())  # replaced before the first run
-        self._originals: dict[str, list[Any]] = {}  # by module: untapped arguments of calls that overwrite an input
+        self.survey = Survey({}, frozenset(), frozenset())  # `run` replaces it before the first pass
+        # By module: the untapped arguments of its running calls, if it overwrites an input.
+        self._originals: dict[str, list[Any]] = {}
         self.runs = 0  # passes of the tapped network so far
         self._first_tags: dict[tuple[str, Role], int] = {}  # module and role -> first tag
         # A new function, since compiled code is cached by function, and the network's own code must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
     def allocate_tags(self, op: str, kind: str, role: Role) -> int:
-        """Return the first tag of an operator's tensors of one role; the first call reserves MAX_TENSORS tags."""
+        """Return the first of the MAX_TENSORS tags of an operator's tensors of one role; reserve them if new."""
         if (op, role) not in self._first_tags:
             self._first_tags[op, role] = len(self.tapped)
             self.tapped += [(op, kind, role, index) for index in range(MAX_TENSORS)]
@@ -107,7 +110,7 @@ class Taps:
             kind = type(module).__name__
             inputs = self.make_tags(op, kind, "input", "grad_input")
             outputs = self.make_tags(op, kind, "output", "grad_output")
-            originals, written = self._originals.setdefault(op, []), self.survey.overwritten_inputs(op)
+            originals, written = self._originals.setdefault(op, []), self.survey.list_overwritten_inputs(op)
             handles.append(
                 module.register_forward_pre_hook(partial(tap_inputs, inputs, originals if written else None))
             )
@@ -123,7 +126,7 @@ class Taps:
     def make_tags(self, op: str, kind: str, role: Role, gradient: Role) -> Tags:
         """Return the first tags of a module's values and gradients (-1: no taps), and its ambiguous gradients."""
         tags = (self.allocate_tags(op, kind, r) if self.plan.selects(op, r) else -1 for r in (role, gradient))
-        return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
+        return *tags, self.survey.list_ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
 def tap_inputs(tags: Tags, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
@@ -146,7 +149,10 @@ def tap_outputs(
 
 
 def write_back(originals: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
-    """Copy what an in-place module wrote to its tapped copies (`args`) back to the original arguments."""
+    """Copy what an in-place module wrote to its tapped copies (`args`) back to the original arguments.
+
+    An output that is such a copy is copied in its tapped form (of `passed`), so that its gradient is tapped, too.
+    """
     number = 0
     for original, copied in zip(originals, args, strict=True):
         if isinstance(original, Tensor):
@@ -216,7 +222,7 @@ class TapRecorder:
         self._records.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 
     def close(self) -> None:
-        """Stop listening, and give all tensors of a call (forward or backward) the order of the last one."""
+        """Stop listening; give all tensors of a call the order of the last one, forward and backward apart."""
         if self.receive in _LISTENERS:
             _LISTENERS.remove(self.receive)
         number_backward(self._records)
@@ -247,7 +253,7 @@ class TapRecord:
 
 
 def number_backward(records: list[TapRecord]) -> None:
-    """Number gradients of repeated calls in reverse, since the last call's gradients come first."""
+    """Number the gradients of repeated calls in one pass in reverse, since the last call's gradients come first."""
     groups: dict[tuple[int, int], list[TapRecord]] = {}
     for record in records:
         if record.is_gradient:
@@ -262,25 +268,30 @@ def number_backward(records: list[TapRecord]) -> None:
 class Survey:
     """Edges, ambiguous gradients and overwritten inputs of a network, found by running it eagerly."""
 
-    edges: dict[str, dict[str, None]]
+    edges: dict[str, dict[str, None]]  # module -> ordered set of the modules whose outputs it reads
     ambiguous: frozenset[tuple[str, Role, int]]  # gradients that autograd cannot separate: operator, role, index
     overwritten: frozenset[tuple[str, int]]  # inputs that an operator writes to: operator, index
 
-    def ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
+    def list_ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
         return tuple(number for number in range(MAX_TENSORS) if (op, role, number) in self.ambiguous)
 
-    def overwritten_inputs(self, op: str) -> tuple[int, ...]:
+    def list_overwritten_inputs(self, op: str) -> tuple[int, ...]:
         return tuple(number for number in range(MAX_TENSORS) if (op, number) in self.overwritten)
 
 
 def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
-    """Run the first two samples through an eager copy of the network; the random state is restored."""
+    """Run the first two samples through an eager copy of the network; the random states of CPU and device are restored.
+
+    `args`: the network's inputs, all tensors with the samples along axis 0.
+    """
     twin = copy.deepcopy(network)
     # The pattern "" matches no operator, so nothing is dumped.
     watch = ModuleRecorder(Capture(DumpPlan(Steps(()), only=NamePatterns(("",))), None))
     watch.watch(name_modules(twin))
-    cards = [args[0].device.index or 0] if args[0].device.type == "cuda" else []
-    with torch.random.fork_rng(cards), torch.enable_grad():
+    device = args[0].device
+    # fork_rng takes no "cpu"; it restores the CPU's state in any case.
+    cards, device_type = ([], "cuda") if device.type == "cpu" else ([device.index or 0], device.type)
+    with torch.random.fork_rng(cards, device_type=device_type), torch.enable_grad():
         twin(*(tensor[:2] for tensor in args))
     watch.close()
     return Survey(watch.edges, frozenset(watch.ambiguous_gradients), frozenset(watch.overwritten))
