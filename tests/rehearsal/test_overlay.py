@@ -69,6 +69,15 @@ def test_the_migrated_files_stand_in_the_originals_place(around: Path) -> None:
     assert (tree / "added.py").read_text() == "new"
 
 
+def test_a_settings_file_of_equal_size_and_time_is_compared_by_content(tmp_path: Path) -> None:
+    original, migrated = tmp_path / "original.yaml", tmp_path / "migrated.yaml"
+    for path, device in ((original, "gpu"), (migrated, "npu")):
+        path.write_text(f"device: {device}\n")
+        os.utime(path, (1e9, 1e9))  # as an archive with fixed times leaves them
+    assert not overlay.is_same_file(str(migrated), str(original))
+    assert overlay.is_same_file(str(migrated), str(migrated))
+
+
 def test_the_record_is_shared_with_the_outside(around: Path) -> None:
     view = open_view(layout_for(around))
     run_in(view, around, "echo x > project/out/note")

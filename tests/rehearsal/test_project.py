@@ -63,3 +63,8 @@ def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> N
     script = tmp_path / "train.py"
     script.write_text(f"import torch\nfrom {'.' * 60}x import y\n")
     assert project.read_project(script).script == script
+
+
+def test_a_package_with_another_name_on_pypi_is_not_installed_by_that_name() -> None:
+    assert project.make_install_advice(["cv2"]) == "pip install opencv-python"
+    assert "pip install" not in project.make_install_advice(["google"])

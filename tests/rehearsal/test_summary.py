@@ -13,6 +13,7 @@ from viaduct.rehearsal.summary import Summary, advise, describe_end, describe_su
     [
         ("tensorflow.python.framework.errors_impl.NotFoundError: data/mnist.tfrecords", 0, True),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data'", 0, True),
+        ("errors_impl.NotFoundError: Key dense/bias not found in checkpoint", 0, False),
         ("tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence", 0, True),  # no file matched
         ("tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence", 3, False),  # all was read
         ("ValueError: bad shape", 0, False),

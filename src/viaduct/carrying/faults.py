@@ -16,7 +16,13 @@ from viaduct.carrying.running import TRACEBACK_FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, STAND_IN_PACKAGES, make_install_advice
-from viaduct.rehearsal.summary import MISSING_PACKAGE, UNREPORTED_END_ADVICE, describe_end, has_empty_input
+from viaduct.rehearsal.summary import (
+    MISSING_FILE,
+    MISSING_PACKAGE,
+    UNREPORTED_END_ADVICE,
+    describe_end,
+    has_empty_input,
+)
 
 FaultOwner = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # see sentences.FAULTS
 VIADUCT_FOLDER = str(Path(viaduct.__file__).resolve().parent) + "/"
@@ -31,10 +37,6 @@ NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no at
 NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 # Message of an error -> package of which the script needs another release. NumPy 1 has no copy=None.
 PACKAGE_OF_MESSAGE = {"NoneType copy mode not allowed": "numpy"}
-# A missing file. TensorFlow also raises NotFoundError for a variable that a checkpoint lacks; that is excluded.
-NO_FILE = re.compile(
-    r"FileNotFoundError|NotADirectoryError|No such file or directory|NotFoundError(?![\s\S]*\bKey \S+ not found)"
-)
 # Bugs of viaduct if the innermost frame is viaduct's; other errors are raised by PyTorch because of the script.
 PROGRAMMING_ERRORS = (
     "AttributeError", "TypeError", "KeyError", "IndexError", "NameError", "AssertionError", "NotImplementedError",
@@ -214,7 +216,7 @@ def explain_missing_network(run: Run, who: str, who_zh: str) -> Fault | None:
 def explain_missing_input(run: Run, who: str, who_zh: str) -> Fault | None:
     """Explain a missing file, or a dataset that is empty before the first step."""
     is_input_empty = has_empty_input(run.summary)
-    if not is_input_empty and not NO_FILE.search(run.summary.failure):
+    if not is_input_empty and not MISSING_FILE.search(run.summary.failure):
         return None
     error = shorten_error(run.summary.failure)
     return Fault(

@@ -108,7 +108,10 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
 
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
-    """Yield the changed lines of each token, with the position at which the token begins."""
+    """Yield the changed lines of each token, with the position at which the token begins.
+
+    A text that cannot be split into tokens, which Python would not compile either, has none.
+    """
     rows = text.split("\n")  # splitlines() would also split at a form feed, unlike tokenize
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))

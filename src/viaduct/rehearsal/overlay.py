@@ -33,6 +33,7 @@ OVERLAY_OPTIONS = ("redirect_dir=on,index=off,metacopy=off", "userxattr,index=of
 KERNEL_FOLDERS = {"/dev", "/proc", "/run", "/sys"}  # never overlaid, but folders in them may be, such as /dev/shm
 OVERLAY_VARIABLE = "VIADUCT_OVERLAY"  # environment variable; "off": use a mirror even where overlays can be mounted
 UNMOUNT_S = 30.0  # for the holding process to unmount and end
+MAX_READ_BYTES = 1 << 24  # larger files with equal size and time, such as datasets, count as equal without being read
 
 
 @dataclass(frozen=True)
@@ -276,9 +277,12 @@ def copy_source_tree(source_tree: str, replaced_source_tree: str, target: str, u
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Return True if two files have the same content, or the same size and time; False if one cannot be read."""
+    """Return True if two files have the same content; False if one cannot be read.
+
+    Files above MAX_READ_BYTES are read only if their sizes or times differ.
+    """
     try:
-        return filecmp.cmp(path, other, shallow=True)
+        return filecmp.cmp(path, other, shallow=os.path.getsize(path) > MAX_READ_BYTES)
     except OSError:
         return False
 

@@ -36,13 +36,15 @@ PYPI_NAMES = {  # of packages that are imported under another name
     "yaml": "pyyaml",
     "absl": "absl-py",
     "tf_slim": "tf-slim",
-    "google.protobuf": "protobuf",
     "dateutil": "python-dateutil",
     "bs4": "beautifulsoup4",
     "attr": "attrs",
     "mpl_toolkits": "matplotlib",
 }
-PYPI_HINTS = {"apex": "PyPI's apex is another package: use torch.amp, or the card vendor's apex."}
+PYPI_HINTS = {  # on packages that `pip install NAME` does not provide
+    "apex": "PyPI's apex is another package: use torch.amp, or the card vendor's apex.",
+    "google": "Several packages are imported as google: google.protobuf is PyPI's protobuf.",
+}
 PROJECT_MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
 MAX_FILES = 2000  # files of a project that are read
 MAX_NAME_LENGTH = 255  # characters of a string that may be a file's name
@@ -87,7 +89,7 @@ class Project:
 def read_project(script: Path) -> Project:
     """Read a script and the files of its project that it imports or names in a string, directly or not.
 
-    Files other than the script are left out if they cannot be read. At most MAX_FILES files are read.
+    Files other than the script are left out if they cannot be read, and all after the first MAX_FILES.
     """
     sources: dict[Path, Source] = {}
     search = ModuleSearch(script)
@@ -327,7 +329,10 @@ def is_package_available(top: str, folders: list[Path]) -> bool:
 
 
 def make_install_advice(names: Collection[str]) -> str:
-    """Return the command that installs missing packages, with hints on those that it cannot install."""
+    """Return the command that installs missing packages, with hints on those that it cannot install (PYPI_HINTS).
+
+    A hint is also returned if this Python is too new for TensorFlow.
+    """
     hints = [PYPI_HINTS[name] for name in names if name in PYPI_HINTS]
     if "tensorflow" in names and sys.version_info >= PYTHON_WITHOUT_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")

@@ -6,7 +6,8 @@ own. A file's position is its path within a tree; its counterpart is the file at
 In the record folder modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py",
 "tree": "own", "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the
 own tree are not read, since they may be stale. Code that `OwnLoader` did not load (`exec`, another loader, bytecode
-without source) is compared with its compiled file; `from_file` is false where the two differ.
+without source) is compared with its compiled file; `from_file` is false where the two differ. Text given to exec() is
+recorded only if it equals a Python file of the project that the script opened (one of the first MAX_REMEMBERED).
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Recorder:
         return code
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
-        """Record a file that was executed, once for each process and content."""
+        """Record a file that was executed, once for each process and content; not if it is of no tree (a library)."""
         tree = self.trees.find_tree(path)
         key = (os.getpid(), path, digest, from_file)
         if tree is None or key in self._recorded:

@@ -28,6 +28,10 @@ from viaduct.signals import name_signal
 
 VERSIONED_PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")  # their versions are in the summary
 MISSING_PACKAGE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
+# A missing file. TensorFlow also raises NotFoundError for a variable that a checkpoint lacks; that is excluded.
+MISSING_FILE = re.compile(
+    r"FileNotFoundError|NotADirectoryError|No such file or directory|NotFoundError(?![\s\S]*\bKey \S+ not found)"
+)
 
 # Follows the sentence "The process ended without a report".
 UNREPORTED_END_ADVICE = "os._exit and os.exec leave none. End the script by sys.exit or at its last line."
@@ -78,7 +82,7 @@ class Summary:
     stopped_by_limit: str = ""
     # A sentence about processes that left no note of their end in the record folder, although the exit code is 0.
     unreported_end: str = ""
-    failure: str = ""  # the last line of the traceback, or how a rank ended
+    failure: str = ""  # the error at the end of the traceback, perhaps of several lines; or how a rank ended
     seconds: float = 0.0
     peak_bytes: int = 0
     losses: list[list[float]] = field(default_factory=list)  # of rank 0, by step
@@ -264,7 +268,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         if package in STAND_IN_PACKAGES:
             return [f"The stand-in has no module {module!r}."]
         return [f"No module {module!r} was found. If {package} is a package: {make_install_advice([package])}"]
-    if "NotFoundError" in summary.failure or has_empty_input(summary):
+    if MISSING_FILE.search(summary.failure) or has_empty_input(summary):
         lines = [f"Data is missing, or another file: {summary.failure}. Arguments after -- are passed to the script."]
         return lines if plan.fake_data else [*lines, "--fake-data makes up records where their shapes are declared."]
     if summary.script_exit_code > 128 and not summary.failure:

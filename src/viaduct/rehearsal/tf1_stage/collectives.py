@@ -29,7 +29,16 @@ from viaduct.rehearsal.tf1_stage import state
 
 WORLD = NPU.world_group  # hccl_world_group, the name of the group of all ranks
 REDUCTIONS = ("max", "min", "prod", "sum")
-REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
+REDUCED_DTYPES = (
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "int32",
+    "int64",
+    "uint8",
+    "int8",
+)  # by gloo; complex: sum only
 groups: dict[str, list[int]] = {}  # by name of a group that the script made: its members' world ranks
 _process_groups: dict[str, Any] = {}  # by the key of its collective (`make_key`)
 _lock = threading.RLock()
@@ -254,7 +263,8 @@ def call_in_graph(
 ) -> list[Any]:
     """Return the outputs of an operator that calls a Python function with arrays.
 
-    The outputs have the dtypes of `tensors` and no static shapes. `op_name` is the operator's name.
+    The outputs have the dtypes of `tensors` and no static shapes. `op_name` is the operator's name. Without `gradient`,
+    the function of its gradients, the operator has none.
     """
     import tensorflow.compat.v1 as tf
 
@@ -283,7 +293,7 @@ def allreduce(
     op_name: str = "HcomAllReduce",
     gradient_reduction: str = "sum",
 ) -> list[Any]:
-    """Reduce several tensors in one exchange.
+    """Reduce several tensors in a graph, in one exchange; in a group of one rank return them unchanged.
 
     In the backward pass gradients are reduced over the ranks by `gradient_reduction`, whatever `reduction` is.
     """
@@ -339,7 +349,10 @@ def allgather(
 
 
 def reduce_scatter(tensor: Any, reduction: str, group: str = WORLD, op_name: str = "HcomReduceScatter") -> Any:
-    """Reduce a tensor over the ranks, and return this rank's part along the first dimension."""
+    """Reduce a tensor over the ranks, and return this rank's part along the first dimension, in a graph.
+
+    In the backward pass the ranks' gradients are concatenated, whatever `reduction` is.
+    """
     ranks = list_members(group)
     if len(ranks) == 1:
         return tensor

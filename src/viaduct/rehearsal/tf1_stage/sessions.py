@@ -326,7 +326,7 @@ class KerasCallable:
 
 
 def report_open_sessions() -> None:
-    """Report NPU sessions that computed something and were not closed."""
+    """Report NPU sessions that computed something and that neither the script, Keras nor a function at exit closes."""
     for record in session_records:
         is_closed = record.is_closed or record.is_closed_by_keras
         is_checked = record.has_device_graph and record.npu_options.is_on_npu

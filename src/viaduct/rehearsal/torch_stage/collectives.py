@@ -251,7 +251,10 @@ def install_as_nccl() -> None:
 
 
 def _wrap_data_parallel() -> None:
-    """Let DistributedDataParallel look for unused parameters, for which its C++ code makes pinned memory."""
+    """Let DistributedDataParallel look for unused parameters.
+
+    For this its C++ code allocates pinned host memory by the plug-in's C++ allocator, which a stand-in does not have.
+    """
     ddp: Any = torch.nn.parallel.DistributedDataParallel
     plain_init = ddp.__init__
 
