@@ -308,6 +308,26 @@ def test_a_jpeg_that_is_cut_short_is_named_or_ends_the_build(tmp_path: Path) -> 
         build_records(tmp_path / "photos", tmp_path / "strict", strict=True)
 
 
+def test_strict_looks_into_the_files_of_an_earlier_build(tmp_path: Path) -> None:
+    encoded = simplejpeg.encode_jpeg(np.zeros((16, 16, 3), np.uint8))
+    photos = tmp_path / "photos"
+    (photos / "ant").mkdir(parents=True)
+    for name, content in {"whole": encoded, "cut": encoded[:-2]}.items():
+        (photos / f"ant/{name}.jpg").write_bytes(content)
+    built = build_records(photos, tmp_path / "records")
+    assert built.truncated == ["ant/cut.jpg"]
+    with pytest.raises(BadData, match=r"ant/cut.jpg: the JPEG is cut short"):
+        build_records(photos, tmp_path / "records", strict=True)
+
+
+def test_a_build_of_another_version_is_refused_by_its_version(photos: Path, tmp_path: Path) -> None:
+    build_records(photos, tmp_path / "records")
+    manifest = tmp_path / "records/build.json"
+    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(BadData, match=r"other options: build\.json of version 2, now 1"):
+        build_records(photos, tmp_path / "records")
+
+
 def test_a_list_of_paths_and_class_names(photos: Path, tmp_path: Path) -> None:
     list_file = make_list(
         photos, "path,label", "ant/0000.JPEG,insect", '"bee/0021.png", insect', "cat/0030.JPEG,pet", ""

@@ -63,6 +63,15 @@ def test_a_corrupt_record_and_the_ones_after_it(folder: Path) -> None:
     assert check_records(folder).shards[1].records == 6
 
 
+def test_what_follows_a_wrong_length_counts_as_unchecked(folder: Path) -> None:
+    path = folder / "train-00001-of-00002"
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+    assert "the checksum of its length is wrong" in only(folder)[2]
+    assert only(folder)[2].endswith("; what follows it in the file was not checked.")
+
+
 def test_a_truncated_file(folder: Path) -> None:
     path = folder / "train-00000-of-00002"
     path.write_bytes(path.read_bytes()[:-5])
@@ -70,6 +79,7 @@ def test_a_truncated_file(folder: Path) -> None:
     assert what == "error: corrupt"
     assert "record 5 at byte" in where
     assert text.startswith("truncated: expected")
+    assert "not checked" not in text
 
 
 def test_a_record_of_another_schema(folder: Path) -> None:

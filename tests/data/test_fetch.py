@@ -250,6 +250,19 @@ def test_a_folder_unpacked_by_hand_is_accepted_by_its_sizes_and_says_so(
     assert "has no MD5SUMS: only the sizes of its files were checked" in capsys.readouterr().err
 
 
+def test_files_that_the_sums_do_not_list_are_named(
+    archive: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / ARCHIVE
+    given.write_bytes(archive)
+    fetch("cifar10", tmp_path, source=str(given))
+    sums = tmp_path / FOLDER / "MD5SUMS"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "test_batch" not in line))
+    capsys.readouterr()
+    assert fetch("cifar10", tmp_path) == tmp_path / FOLDER
+    assert "MD5SUMS does not list test_batch.bin: only their sizes were checked" in capsys.readouterr().err
+
+
 def test_unknown_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"no public data set called 'cifar1O'\.\n  Closest is 'cifar10'"):
         fetch("cifar1O", tmp_path)

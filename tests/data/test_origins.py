@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,20 @@ def test_files_left_by_windows_and_ignored_files_are_skipped(photos: Path) -> No
     with pytest.raises(BadData, match=r"JPEG nor PNG: bee/notes\.txt\."):
         open_class_folders(photos)
     assert open_class_folders(photos, ["*.txt"]).train == before
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (photos / "bee/more").mkdir()
+    scandir = os.scandir
+
+    def fail_on_more(path: object) -> object:
+        if str(path).endswith("more"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", fail_on_more)
+    with pytest.raises(BadData, match=r"bee/more: could not be read: Permission denied"):
+        open_class_folders(photos)
 
 
 def test_patterns_to_ignore_are_refused_for_a_list(photos: Path) -> None:

@@ -4,8 +4,9 @@
 
 JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
 of every class), the shuffled order and the shards (files of records). A shard gets its name only when it is complete,
-so a build that was killed can be run again: it writes the missing shards, with the same bytes. build.json records the
-images and options; a build with other images or options into the same folder is refused.
+so a build that was killed can be run again: it writes the missing shards, with the same bytes; files that have a
+shard's name are not read. build.json records the images and options; a build with other images or options into the same
+folder is refused.
 
 By default labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes.
 Output 0 then has no class. Recipes with `label_shift=-1`, such as those of ResNet-50 v1.5, subtract 1 from the label
@@ -95,8 +96,8 @@ def build_records(
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). If it has no
     validation images, `validation_share` of every class is set aside. By default a shard has at most about 128 MiB. A
-    truncated JPEG is stored and listed in the result; with `strict` it is an error. `on_progress(done, total)` counts
-    images.
+    truncated JPEG is stored and, if this build wrote its shard, listed in the result; with `strict` it is an error, in
+    shards of an earlier build, too. `on_progress(done, total)` counts images.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -109,11 +110,15 @@ def build_records(
             leftover.unlink(missing_ok=True)
         write_text(out / MANIFEST, json.dumps(plan.manifest, indent=2) + "\n")
         write_text(out / LABELS_FILE, "".join(f"{label}:{name}\n" for name, label in plan.labels.items()))
-        missing = [shard for shard in plan.shards if not (out / shard.name).is_file()]
+        missing, kept = list[Shard](), list[Shard]()
+        for shard in plan.shards:
+            (kept if (out / shard.name).is_file() else missing).append(shard)
         builder = Builder(origin, plan, out, strict, on_progress)
+        if strict:
+            builder.refuse_truncated(kept)
         builder.write(missing, workers)
-    kept = len(plan.shards) - len(missing)
-    return BuildResult(out, plan.train, plan.validation, len(missing), kept, plan.labels, sorted(builder.truncated))
+    counts = plan.train, plan.validation, len(missing), len(kept)
+    return BuildResult(out, *counts, plan.labels, sorted(builder.truncated))
 
 
 def check_options(
@@ -291,12 +296,13 @@ def describe_source_change(earlier: dict[str, object], plan: BuildPlan) -> str:
 
 
 def describe_option_change(earlier: dict[str, object], plan: BuildPlan) -> str:
-    """Describe how the options differ from those of an earlier build."""
+    """Describe how the options or the version of build.json differ from those of an earlier build."""
     before, now = earlier.get("options"), plan.manifest["options"]
     assert isinstance(now, dict)
     if not isinstance(before, dict):
         return "build.json does not list them"
-    return ", ".join(f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name])
+    changes = [f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name]]
+    return ", ".join(changes) or f"{MANIFEST} of version {earlier.get('version')!r}, now {VERSION}"
 
 
 def write_text(path: Path, content: str) -> None:
@@ -353,6 +359,12 @@ class Builder:
         if failures:  # the cause is the failure that is not a StoppedEarly
             raise min(failures, key=lambda error: isinstance(error, StoppedEarly))
 
+    def refuse_truncated(self, kept: Sequence[Shard]) -> None:
+        """Raise `BadData` for a JPEG without an end marker in shards of an earlier build, which may have stored it."""
+        for shard in kept:
+            for image in shard.images:
+                self._read_image(image)
+
     def _write_shard(self, shard: Shard) -> None:
         with RecordWriter(self.out / shard.name) as writer:
             for image in shard.images:
@@ -362,9 +374,22 @@ class Builder:
                 self._advance(1)
 
     def _encode_record(self, image: SourceImage) -> bytes:
-        """Return the tf.train.Example of an image.
+        """Return the tf.train.Example of an image, which is not decoded."""
+        encoded, image_format = self._read_image(image)
+        return encode_example(
+            {
+                "image/class/label": self.plan.labels[image.class_name],
+                "image/class/text": image.class_name.encode("utf-8", "surrogateescape"),
+                "image/encoded": encoded,
+                "image/filename": image.name.encode("utf-8", "surrogateescape"),
+                "image/format": image_format,
+            }
+        )
 
-        A JPEG without an end marker is added to `truncated`, or refused with `strict`. Images are not decoded here.
+    def _read_image(self, image: SourceImage) -> tuple[bytes, str]:
+        """Return the content of an image file, and "JPEG" or "PNG".
+
+        A JPEG without an end marker is added to `truncated`, or refused with `strict`.
         """
         encoded = self.origin.read(image)
         image_format = find_image_format(encoded)
@@ -375,15 +400,7 @@ class Builder:
                 raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
             with self._lock:
                 self.truncated.append(image.name)
-        return encode_example(
-            {
-                "image/class/label": self.plan.labels[image.class_name],
-                "image/class/text": image.class_name.encode("utf-8", "surrogateescape"),
-                "image/encoded": encoded,
-                "image/filename": image.name.encode("utf-8", "surrogateescape"),
-                "image/format": image_format,
-            }
-        )
+        return encoded, image_format
 
     def _advance(self, count: int) -> None:
         with self._lock:

@@ -5,7 +5,8 @@
 
 A finding is an error or a warning. Errors are: corrupt, undecodable or mislabelled records; missing, damaged or
 compressed files; no training files; and a split whose files have no records. With `deep` every image is decoded,
-otherwise only the first bytes of each are checked. A shard is one file of a split.
+otherwise only the first bytes of each are checked. A shard is one file of a split. Bounding boxes beyond an image are a
+warning: only training with crops around objects uses them, and refuses such a record.
 """
 
 from __future__ import annotations
@@ -193,11 +194,12 @@ class Checker:
         return shard
 
     def _check_tfrecords(self, shard: ShardCheck) -> None:
-        """Check the records of a TFRecord file up to one after which no record can be located."""
+        """Check the records of a TFRecord file up to one after which no record can be located; its finding says so."""
         for record in iterate_records(shard.path):
             shard.records += 1
             if isinstance(record, BadRecord):
-                add_corrupt(shard, record, record.reason)
+                unchecked = "; what follows it in the file was not checked" if record.hides_rest else ""
+                add_corrupt(shard, record, record.reason + unchecked)
                 continue
             try:
                 fields = decode_image_fields(record.data)
@@ -207,7 +209,7 @@ class Checker:
                 self._check_fields(shard, fields, partial(describe_record, shard, record))
 
     def _check_mindrecord(self, shard: ShardCheck) -> None:
-        """Check a MindRecord file; a damaged header or page index is a single error."""
+        """Check a MindRecord file; a damaged header or page index, or fields of unclear meaning, are a single error."""
         try:
             file = MindRecordFile(shard.path)
             image, label = choose_fields(file, "", "")

@@ -138,14 +138,18 @@ def explain_errors(out: Path) -> Iterator[None]:
 def find_complete(public_set: PublicSet, out: Path) -> Path | None:
     """Return the folder that contains the whole set; None if a file is missing or wrong.
 
-    A notice says if only sizes were checked (see `is_unpacked`).
+    A notice says of which files only the sizes were checked (see `is_unpacked`).
     """
     if public_set.is_archive:
         folder = out / cifar10.FOLDER
         if not is_unpacked(folder):
             return None
-        if not (folder / SUMS_FILE).is_file():
-            print_notice(f"note: {folder} has no {SUMS_FILE}: only the sizes of its files were checked.")
+        if unlisted := [name for name in RECORD_FILES if name not in read_sums(folder)]:
+            if (folder / SUMS_FILE).is_file():
+                which = f"{folder / SUMS_FILE} does not list {join_first(unlisted)}: only their sizes were checked"
+            else:
+                which = f"{folder} has no {SUMS_FILE}: only the sizes of its files were checked"
+            print_notice(f"note: {which}.")
         return folder
     return out if all(find_form(forms, out) for forms in public_set.files) else None
 
@@ -156,9 +160,9 @@ def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Return True if all record files have the right size, and all files the checksums in MD5SUMS.
+    """Return True if all record files have the right size, and files listed in MD5SUMS the checksum there.
 
-    A folder that was unpacked by hand has no MD5SUMS: only sizes are checked.
+    MD5SUMS was written when viaduct unpacked the verified archive. A folder that was unpacked by hand has none.
     """
     size = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
     files = [folder / name for name in RECORD_FILES]
@@ -265,7 +269,7 @@ def require_checksum(file: Path, form: PublicFile) -> Path:
     """Return the file if its checksum is right."""
     md5 = compute_md5(file)
     if md5 != form.md5:
-        raise explain_checksum(file, form, md5, "The file was not changed; copy or download it again.")
+        raise explain_checksum(file, form, md5, "The file was left as it is; copy or download it again.")
     return file
 
 

@@ -3,10 +3,11 @@
     --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
     --data cifar10.mindrecord0   one set of files (shards); a tenth of every class is set aside for validation
 
-Files with val, eval, dev or test in their name are for validation; if there are files of several of these kinds, only
-the kind that comes first in this order is used. All other files are for training. Each file lists all files of its set;
-a missing one is an error. The image is a bytes field, the label an integer field. They are found by their usual names,
-or named by `data.image_field` and `data.label_field` of the recipe. Labels are read as they are stored.
+Files with val, eval, dev or test as a word of their name are for validation; if there are files of several of these
+kinds, only the kind that comes first in this order is used. All other files are for training. Each file lists all files
+of its set; a missing one is an error, unless the files were renamed, which hides that one is missing. The image is a
+bytes field, the label an integer field. They are found by their usual names, or named by `data.image_field` and
+`data.label_field` of the recipe. Labels are read as they are stored.
 """
 
 from __future__ import annotations

@@ -89,8 +89,9 @@ def find_image_format(encoded: bytes | memoryview) -> str | None:
 def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     """Open class folders, or train/ and val/ (or validation/) with class folders in them.
 
-    Files are skipped if they are hidden, left by Windows, or match a pattern in `ignore`, such as *.txt. Classes are
-    numbered in order of their names, by value if all are whole numbers.
+    Files are skipped if they are hidden, left by Windows, or match a pattern in `ignore`, such as *.txt. Images may be
+    in subfolders of a class folder, but links to folders there are not followed. Classes are numbered in order of their
+    names, by value if all are whole numbers.
     """
     folder = Path(folder)
     train_folder, validation_folder = find_split_folders(folder)
@@ -155,10 +156,18 @@ def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequen
 
 
 def list_files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
-    """Yield the files below a folder that are not ignored, in an order that is the same on every machine."""
-    for folder_path, folders, names in os.walk(folder):
+    """Yield the files below a folder that are not ignored, in an order that is the same on every machine.
+
+    Hidden folders and links to folders are not entered; a folder that cannot be read raises `BadData`.
+    """
+    for folder_path, folders, names in os.walk(folder, onerror=refuse_unreadable_folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder_path, name) for name in sorted(names) if not is_ignored(name, ignore))
+
+
+def refuse_unreadable_folder(error: OSError) -> None:
+    """Raise `BadData` for an error of `os.walk`, which would go on without the folder's files."""
+    raise BadData(f"{error.filename}: could not be read: {error.strerror}.") from error
 
 
 def is_ignored(name: str, ignore: Sequence[str]) -> bool:

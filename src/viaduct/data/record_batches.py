@@ -37,7 +37,7 @@ from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # number of images that a thread prepares in one task
-MAX_BAD_SHARE = 0.001  # with on_bad_record=skip a run stops if more of a split's records than this share are bad
+MAX_BAD_SHARE = 0.001  # with on_bad_record=skip a run stops if one rank finds more than this share of a split bad
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
     "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
@@ -125,7 +125,7 @@ class RecordBatches(BatchStream):
         check_count(self.count, self.global_batch, train)
         full_batches = self.count // self.global_batch
         self.steps_per_epoch = full_batches if train else -(-self.count // self.global_batch)
-        self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))  # number of bad records that are replaced
+        self._max_bad = max(1, int(MAX_BAD_SHARE * self.count))  # bad records that this rank replaces at most
         self._lock = threading.Lock()  # for `skipped`, which all threads fill
         self._records, self._split, self._device, self._train = records, split, device, train
         self._labels = split.labels

@@ -40,6 +40,8 @@ MakeError = Callable[[str], "BadRecord"]  # turns a reason into the error of one
 class BadRecord(BadData):
     """Error of a record that is damaged or cannot be used."""
 
+    hides_rest = False  # True: the file goes on, but no later record can be located
+
     def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str, made_from: str = "") -> None:
         # `made_from` is the name of the image file that the record was made from, if known.
         self.path, self.record, self.offset, self.reason, self.made_from = path, record, offset, reason, made_from
@@ -93,7 +95,10 @@ def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview
 
 
 def iterate_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
-    """Yield every record, or its error if it is damaged; stop if the next record cannot be located."""
+    """Yield every record, or its error if it is damaged; stop if the next record cannot be located.
+
+    The last error then has `hides_rest` True, unless the damaged record reaches the end of the file.
+    """
     path = Path(path)
     number = offset = 0
     is_compressed = find_compression(path) != ""
@@ -103,6 +108,7 @@ def iterate_records(path: Path | str, *, check: bool = True) -> Iterator[Record 
             try:
                 body = read_next_record(stream, path, number, offset, check)
             except BadRecord as error:
+                error.hides_rest = not stream.is_at_end
                 yield error
                 return
             if body is None:
@@ -201,6 +207,10 @@ class PlainStream:
         self.file = file
         self.unread_bytes = os.fstat(file.fileno()).st_size
 
+    @property
+    def is_at_end(self) -> bool:
+        return self.unread_bytes == 0
+
     def read(self, count: int) -> bytes:
         """Return `count` bytes, or fewer at the end of the file."""
         piece = self.file.read(min(count, self.unread_bytes))
@@ -220,6 +230,10 @@ class InflatedStream:
         self.file = file
         self.unpacked = bytearray()
         self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detect gzip or zlib
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.inflate.eof and not self.unpacked
 
     def read(self, count: int) -> bytes:
         """Return `count` unpacked bytes, or fewer at the end of the file."""
