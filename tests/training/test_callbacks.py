@@ -117,7 +117,7 @@ def test_nothing_is_saved_after_a_loss_that_is_no_number(run: RunDir, every: int
     with pytest.raises(Diverged) as caught:
         train_recipe(recipe, run, NanStop(), recorder, After(3, fill(value)), Checkpointing())
     assert str(caught.value).splitlines()[0] == "the loss became nan at step 4, with learning rate 0.025."
-    assert f"The last good checkpoint is {run.checkpoints / 'step-2'}." in str(caught.value)
+    assert f"The newest intact checkpoint is {run.checkpoints / 'step-2'}." in str(caught.value)
     assert steps_saved(run) == [2]
     assert all(math.isfinite(record.loss) for record in recorder.logs)
     assert find_newest_intact(run.checkpoints)[0] is not None
@@ -135,7 +135,7 @@ def test_a_damaged_checkpoint_is_not_called_the_last_good_one(run: RunDir) -> No
         (run.checkpoints / "step-3" / "state.pt").unlink()
 
     recipe = replace(RECIPE, checkpoint=Checkpoint(every_steps=1, every_minutes=0))
-    with pytest.raises(Diverged, match=r"The last good checkpoint is .*step-2\."):
+    with pytest.raises(Diverged, match=r"The newest intact checkpoint is .*step-2\."):
         train_recipe(recipe, run, NanStop(), Checkpointing(), After(3, damage))
 
 

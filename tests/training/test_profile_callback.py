@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from viaduct.training.profile_callback import (
     ProfileRequest,
     Profiling,
     fit_storage,
+    merge_rank_folders,
     split_replays,
     write_profiles_on_error,
 )
@@ -134,11 +136,21 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     early = read_profile(run.path / "profile")
+    (profiled,) = (callback for callback in first.callbacks if isinstance(callback, Profiling))
+    assert "Profile of steps 3-7, incomplete (interrupted after step 5): " in profiled.describe_outcome()[-1]
     assert [step.number for step in early.steps] == [3, 4]
     assert early.facts.ended == "interrupted after step 5"
     again = resume_training(BASE, run, list_checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
     assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
     assert all(torch.equal(tensor, copy_weights(uninterrupted)[name]) for name, tensor in copy_weights(again).items())
+
+
+def test_ranks_without_a_profile_are_named_in_the_merged_one(tmp_path: Path) -> None:
+    profile_training(BASE, tmp_path / "run")
+    shutil.copytree(tmp_path / "run/profile", tmp_path / "ranks/rank_0")
+    (note,) = merge_rank_folders(tmp_path / "ranks", ranks=2)
+    assert note == "The merged profile lacks rank_1: no profile was written there."
+    assert note in read_profile(tmp_path / "ranks").facts.notes
 
 
 def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:

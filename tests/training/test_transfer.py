@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,13 @@ def test_a_tensorflow_checkpoint_gives_its_weights(run: RunDir, tmp_path: Path) 
     made, _ = begun(recipe, run, prefix, exclude="head.*")
     assert torch.equal(made.model.stem.conv.weight, stored.stem.conv.weight)
     assert made.model.head.out_features == CLASSES
+
+
+def test_a_tensorflow_checkpoint_with_nan_is_refused(run: RunDir, tmp_path: Path) -> None:
+    stored = small_resnet(CLASSES)
+    stored.stem.conv.weight.data[0] = math.nan
+    with pytest.raises(BadData, match=r"1 of \d+ tensors hold values that are not finite: stem\.conv\.weight"):
+        begun(replace(RECIPE, model=small_resnet), run, tf_checkpoint(tmp_path, stored))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class CropSampler:
 
     ratio: tuple[float, float]  # range of width / height
     area: tuple[float, float]  # range, as fractions of the image's area
-    uses_boxes: bool = False  # True: a crop must cover a part of an object
+    uses_boxes: bool = False  # True: a crop must cover a part of an object, if the image has boxes
     # Side of a square: the crop is drawn in it, and then stretched as the square is to the image. None: no square.
     frame: int | None = None
     least_covered: float = 0.1  # share that the crop must cover of an object, or of the image if there are no boxes

@@ -111,8 +111,8 @@ def prepare_image(
 ) -> Floats:
     """Return an image, float32 on the scale of 0..255 or `normalised`, written to `out` if that is given.
 
-    Arguments are those of `preprocess`. In training `policy` (auto_augment.py) is applied before the changes of colour;
-    evaluation uses neither.
+    Arguments are those of `preprocess`; networks of torchvision and timm use neither `boxes` nor `mode`. In training
+    `policy` (auto_augment.py) is applied before the changes of colour; evaluation uses neither.
     """
     preprocessing = find_preprocessing(name)
     normalise_like = name if normalised else None

@@ -13,8 +13,9 @@ A recipe of your own may have callbacks: instances of a subclass of `Callback`. 
     evaluation(training, score)        after each evaluation that was not interrupted
     step(training)                     after each optimizer step, and after its log line and evaluation
     checkpoint(training, saved)        after a checkpoint is complete on disk
-    end(training, outcome)             once, after everything else, when the run is finished or interrupted; after
-                                       an error only if an image cannot be read or a metric of the recipe fails
+    end(training, outcome)             once, when the run is finished or interrupted, after everything else, also the
+                                       last checkpoint; after an error only if an image cannot be read or a metric of
+                                       the recipe fails
 
 A callback may call `training.request_stop("reason")` (the run then counts as finished), change later steps by
 `training.change_learning_rate(rate | factor=…)`, `.change_order_seed(seed)` and `.change_loss_weights(main=…,
@@ -126,12 +127,12 @@ class NanStop(Callback):
             raise self.build_error(training, record.step, record.total_loss)
 
     def build_error(self, training: Training, step: int, loss: float) -> Diverged:
-        """Return the error that names the step, the rate and the last good checkpoint."""
+        """Return the error that names the step, the rate and the newest checkpoint whose files are intact."""
         saved, _ = find_newest_intact(training.run.checkpoints)
-        last_good = f"The last good checkpoint is {saved.path}." if saved else "There is no intact checkpoint."
+        newest = f"The newest intact checkpoint is {saved.path}." if saved else "There is no intact checkpoint."
         rate = training.progress.rate_at(step - 1)
         message = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
-        return Diverged(message, last_good, "Try a lower rate.")
+        return Diverged(message, newest, "Try a lower rate.")
 
 
 class StopAtThreshold(Callback):

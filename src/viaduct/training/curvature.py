@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-Form = Literal["ascend", "gpu"]  # of THOR; in form gpu patches and gradients are averaged over the batch first
+# Form of THOR; in form gpu a convolution's patches and gradients are averaged over the batch first.
+Form = Literal["ascend", "gpu"]
 MAX_PATCH_ELEMENTS = 2**26  # numbers in the patches that are made at a time: 256 MiB of float32
 # Positions that a matrix product should sum over to keep a GPU busy. If one image has fewer, the patches of several
 # images are joined.

@@ -84,7 +84,7 @@ class Group:
                 distributed.broadcast(tensor, 0)
 
     def broadcast_value(self, value: Result | None) -> Result:
-        """Return rank 0's value on every rank."""
+        """Return rank 0's value on every rank; the values of the others are ignored."""
         if self.ranks == 1:
             return cast(Result, value)
         data = to_byte_tensor(encode(value)) if self.is_rank_zero else None

@@ -254,22 +254,22 @@ class HybridParallel(DataParallel):
         return self.replace_tensors(model, state, averages, self.take_tensor_rows)
 
     def replace_tensors(
-        self, model: State, state: State, averages: State | None, replace: Callable[[TensorKey, Any], Any]
+        self, model: State, state: State, averages: State | None, replace_tensor: Callable[[TensorKey, Any], Any]
     ) -> State:
-        """Replace the classifier's tensors by what `replace(key, tensor)` returns.
+        """Replace the classifier's tensors by what `replace_tensor(key, tensor)` returns.
 
         The tensors of `model` and `averages` are replaced in place, the optimizer's in a copy of `state`, which is
         returned. The order is the same on all ranks, because some replacements are collective operations.
         """
         for kind, tensors in (("model", model), ("averages", averages or {})):
             for name in sorted(self.names & tensors.keys()):
-                tensors[name] = replace((kind, name), tensors[name])
+                tensors[name] = replace_tensor((kind, name), tensors[name])
         state = copy_optimizer_state(state)
         for index in self.indices:
             slots = state["optimizer"]["state"].get(index, {})
             for slot, value in slots.items():
                 if isinstance(value, RowsPlaceholder) or (isinstance(value, Tensor) and value.ndim):
-                    slots[slot] = replace(("optimizer", index, slot), value)
+                    slots[slot] = replace_tensor(("optimizer", index, slot), value)
         return state
 
     def take_tensor_rows(self, key: TensorKey, value: Any) -> Any:

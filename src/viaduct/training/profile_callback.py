@@ -87,6 +87,7 @@ class Profiling(Callback):
         self.window: Window | None = None  # None if an earlier process took the steps
         self.collector: Collector | None = None
         self.first_step = 0  # the run's number of the step that the collector counts as 0
+        self.ended = ""  # how the run ended if that was before the window's last step
         self.written = False  # True once this rank's files are written, or writing them has failed
         self.published = False  # True once advice and the page are added to the files
         self.lines: list[str] = []  # notes for the user
@@ -195,7 +196,7 @@ class Profiling(Callback):
 
         A profile that cannot be written does not end the run.
         """
-        self.written = True
+        self.written, self.ended = True, ended
         self.timer.hooks.detach()
         has_ranks = training.group.ranks > 1
         folder = self.folder / f"{RANK_PREFIX}{training.group.rank}" if has_ranks else self.folder
@@ -205,9 +206,7 @@ class Profiling(Callback):
             training.group.gather(str(folder))  # wait until every rank has written its folder
             if training.group.is_rank_zero:
                 with self.note_errors("The ranks' profiles could not be merged"):
-                    paths = (self.folder / f"{RANK_PREFIX}{rank}" for rank in range(training.group.ranks))
-                    folders = [path for path in paths if is_profile_folder(path)]
-                    write_profile(merge_ranks(folders), self.folder, merge_events(folders))
+                    self.lines += merge_rank_folders(self.folder, training.group.ranks)
 
     @contextmanager
     def note_errors(self, failure: str) -> Iterator[None]:
@@ -271,7 +270,8 @@ class Profiling(Callback):
             return notes  # one of them says why the profile could not be written
         page = self.folder / REPORT_FILE if self.published else self.folder
         steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
-        return [*notes, f"Profile of {steps} {self.window}: {page}"]
+        incomplete = f", incomplete ({self.ended})" if self.ended else ""
+        return [*notes, f"Profile of {steps} {self.window}{incomplete}: {page}"]
 
 
 @contextmanager
@@ -284,6 +284,19 @@ def write_profiles_on_error(profilings: Sequence[Profiling], training: Training)
         for profiling in profilings:
             profiling.write_unfinished(training, reason)
         raise
+
+
+def merge_rank_folders(folder: Path, ranks: int) -> list[str]:
+    """Write the merged profile of the ranks into their common folder; return a note if some ranks have none."""
+    paths = [folder / f"{RANK_PREFIX}{rank}" for rank in range(ranks)]
+    folders = [path for path in paths if is_profile_folder(path)]
+    merged = merge_ranks(folders)
+    notes = []
+    if missing := [path.name for path in paths if path not in folders]:
+        notes.append(f"The merged profile lacks {', '.join(missing)}: no profile was written there.")
+        merged = replace(merged, facts=add_note(merged.facts, notes[0]))
+    write_profile(merged, folder, merge_events(folders))
+    return notes
 
 
 def publish_profile(folder: Path) -> Profile:

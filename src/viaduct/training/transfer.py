@@ -2,9 +2,9 @@
 
 The source must have every tensor of the network in the right shape, unless it is excluded by name (`init.exclude`).
 Exceptions are batch counters of batch norms, an auxiliary head that only the source or only the network has, and a
-classifier for another number of classes. With `init.schedule` "continue" the run continues at the step of these
-weights, with the state of their optimizer if it is stored and of the same kind; with "restart" it begins at step 0. A
-resumed run does not read these weights again.
+classifier for another number of classes (not in checkpoints of TensorFlow and MindSpore). With `init.schedule`
+"continue" the run continues at the step of these weights, with the state of their optimizer if it is stored and of the
+same kind; with "restart" it begins at step 0. A resumed run does not read these weights again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read_initial_weights(
     """Return the weights at the source; raise an error if they do not fit the network."""
     shapes, exclude = parallel.list_full_shapes(model), recipe.init.exclude
     model = build_full_model(recipe, model, parallel)
-    foreign = list_framework_names(model) if exclude else {}
+    foreign = list_framework_names(model) if exclude else {}  # names in other frameworks -> ours
     with open_weights(source) as stored:
         if stored.framework_checkpoint is not None:
             excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
@@ -153,7 +153,7 @@ def find_new_classifier(
     shared = shapes.keys() & stored.shapes.keys() - excluded
     differing = {name for name in shared if stored.shapes[name] != shapes[name]}
     is_classifier = all(
-        shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in differing
+        shapes[name][:1] == (recipe.data.classes,) and stored.shapes[name][1:] == shapes[name][1:] for name in differing
     )
     return differing if is_classifier else set()
 
@@ -164,6 +164,7 @@ def read_framework_checkpoint(
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues = recipe.init.schedule == "continue"
     values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
+    refuse_not_finite(values.tensors, checkpoint.prefix)
     state = convert_slots(values.imported.slots, optimizer) if continues else ({}, "")
     return InitialWeights(
         values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state

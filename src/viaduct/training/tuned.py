@@ -314,7 +314,10 @@ def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
 
 
 def install(stored: BankContents, verdict: Verdict) -> BankContents:
-    """Return the bank with the verdict; entries of its choices are marked as installed or as without gain."""
+    """Return the bank with the verdict; entries of its choices are marked as installed or as without gain.
+
+    An entry that the verdict of another step has installed stays installed.
+    """
     entries = dict(stored.entries)
     for key in verdict.choices:
         entry = entries.get(key)
