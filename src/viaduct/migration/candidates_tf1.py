@@ -65,7 +65,7 @@ GPU_TEXT = re.compile(
 
 
 def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
-    """Yield the candidates of a TensorFlow 1 file; none with --to any."""
+    """Yield the candidates of a TensorFlow 1 file: for the MLU device strings alone, with --to any none."""
     if file.options.to == "any" or not uses_any(file, ROOTS):
         return
     if file.options.to == "npu":
@@ -229,7 +229,10 @@ def is_other_method(file: MigratedFile, call: ast.Call, method: str) -> bool:
 
 
 def find_placements(file: MigratedFile) -> Iterator[Candidate]:
-    """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements."""
+    """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements.
+
+    The rule tf1.device_block reports `tf.device(table["key"])`.
+    """
     for node in file.source.nodes_of_type(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if names_gpu and not isinstance(file.source.parents.get(node), ast.Expr | ast.Dict):

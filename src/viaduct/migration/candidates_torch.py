@@ -38,7 +38,7 @@ CHECKPOINT_LOADS = ("torch.load", "torch.jit.load")
 DATA_PARALLEL = tuple(f"torch.nn.{home}DataParallel" for home in ("", "parallel.", "parallel.data_parallel."))
 PRIVATE_CUDA_MODULES = ("torch._C._cuda", "torch._C._nvtx", "torch._C._cudart")
 REQUIREMENTS_NAMING_CARD = ("moves", "device_calls", "device_strings", "amp", "backend")
-"""A candidate of one of these with state "right" names the card."""
+"""A candidate of one of these with state "right" counts as a use of the card, also torch.accelerator."""
 NCCL_GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 # A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
 COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
@@ -220,7 +220,7 @@ def is_device_text(value: str) -> bool:
 
 
 def selects_device(file: MigratedFile, node: ast.Constant) -> bool:
-    """Return False for a string that is a key, an attribute's name, a message or a library's argument."""
+    """Return False for a key, an attribute's name, a message, a library's argument, and a string that rules report."""
     parent = file.source.parents.get(node)
     if isinstance(parent, ast.Compare):
         return parent.left is not node or not isinstance(parent.ops[0], ast.In | ast.NotIn)  # `"cuda" in options`

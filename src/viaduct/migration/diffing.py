@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"\w+|\s+|.")
 QUOTED_BYTES = re.compile(rb'[\0-\x1f\x7f"\\]')
-"""Bytes that git writes as octal escapes, in a quoted path."""
+"""Bytes for which git quotes a path; octal escapes stand for them here."""
 NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
 CONTEXT_ROWS = 3
 """Number of unchanged rows that are shown before and after a change, as in a patch."""
@@ -258,7 +258,7 @@ def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, in
 
 
 def quote_path(path: str) -> bytes:
-    """Return a path and a line end as git writes them: quoted if necessary, with a tab if the path has a blank."""
+    """Return a path and a line end as git reads them: quoted if necessary, with a tab if the path has a blank."""
     raw = os.fsencode(path)
     if QUOTED_BYTES.search(raw):
         return b'"' + QUOTED_BYTES.sub(lambda found: b"\\%03o" % found[0][0], raw) + b'"\n'

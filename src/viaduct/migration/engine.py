@@ -204,7 +204,7 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 def run_rule(rule: Rule, file: MigratedFile, rounds_left: int = 8) -> MigratedFile:
     """Run one rule over one file. If edits overlap, as in nested blocks, the rule runs again on the new text.
 
-    What still overlaps after `rounds_left` further runs is reported for manual review.
+    What still overlaps after `rounds_left` further runs, or without any other edit, is reported for manual review.
     """
     overlapping: list[Site] = []
     for site, handler in iterate_sites(rule, file):

@@ -233,6 +233,7 @@ class Trail:
         return True
 
     def follow(self, node: ast.AST) -> None:
+        """Add an expression to `pending`, once."""
         if self.visit(node):
             self.pending.append(node)
 

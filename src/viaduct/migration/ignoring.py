@@ -70,7 +70,7 @@ class IgnoreRules:
         return False
 
     def enter(self, name: str, folder: Path) -> IgnoreRules:
-        """Return the rules that apply in a subfolder; for a nested repository, only its own rules if it is readable."""
+        """Return the rules that apply in a subfolder: in a nested repository its own, none if it cannot be read."""
         if os.path.lexists(folder / ".git"):
             try:
                 return load_repository_rules(open_repository(folder))

@@ -200,7 +200,7 @@ def can_replace(path: Path, status: os.stat_result, folder: Path) -> bool:
 
 
 def save_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod) -> None:
-    """Save the old file as a hard link if it will be renamed over, else as a copy."""
+    """Save the old file: as a hard link if it will be renamed over and the file system allows that, else as a copy."""
     if method == "rename":
         try:
             os.link(path, old, follow_symlinks=False)
@@ -208,7 +208,7 @@ def save_old(path: Path, old: Path, status: os.stat_result, method: WriteMethod)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS):
                 raise
-            # this file system has no hard links
+            # EPERM and the like: hard links are not possible here
     durable.write_file(old, read_plain_file(path), 0o600)
     durable.copy_metadata(path, status, old)
 

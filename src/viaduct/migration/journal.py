@@ -1,9 +1,9 @@
 """The journal of a migration in place, and the undoing of an interrupted one.
 
     ROOT/.viaduct-migration/lock      locked by the process that writes
-                            new/N     new content of file N; renamed to N.begun before file N is overwritten
+                            new/N     new content of file N; renamed to its path, or to N.begun to be copied to it
                             old/N     old content of file N: the same inode if possible
-                            journal   written after old/ and new/; removed when all files have their new content
+                            journal   written after old/ and new/; removed when all files are new or restored
 
 If a journal exists, the next start restores the files that it names. Without one, no file was changed, or all were. The
 project may be untrusted: links are not followed, and paths that leave the project are refused.
@@ -65,7 +65,7 @@ def make_changed_error(path: Path) -> ChangedMeanwhile:
 
 
 def check_folder(root: Path, path: str) -> None:
-    """Raise ChangedMeanwhile if a path leads out of the project or through a link made during the migration."""
+    """Raise ChangedMeanwhile if a path leads out of the project or through a link, which is new: walk follows none."""
     parent = os.path.dirname(path)
     real = os.path.realpath(root)
     expected = os.path.normpath(os.path.join(real, parent))
@@ -197,7 +197,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
 
 
 def is_inode(path: Path, inode: int) -> bool:
-    """Return True if a saved file is the original file itself: then it is restored even if it was changed last."""
+    """Return True if a saved file is the original file itself (a hard link), to be restored whatever its content."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -206,7 +206,7 @@ def is_inode(path: Path, inode: int) -> bool:
 
 
 def is_interrupted_write(present: bytes, old_file: Path, new_file: Path) -> bool:
-    """Return True if every byte of a file equals the byte of the old or the new content at its position."""
+    """Return True if each byte is that of the old or new content at its position, and the length is between theirs."""
     old, new = read_plain_file(old_file), durable.read_content(new_file)
     if new is None or not min(len(old), len(new)) <= len(present) <= max(len(old), len(new)):
         return False

@@ -74,7 +74,11 @@ class LedgerRow:
 
 
 def audit_file(original: MigratedFile, result: MigratedFile, findings: Sequence[Finding]) -> tuple[Place, ...]:
-    """Return the ledger's places of one file. Lines of `findings` are those of the original."""
+    """Return the ledger's places of one file. Lines of `findings` are those of the original.
+
+    A candidate that was right in the original and still has its text stays right, also if the rules' edits elsewhere
+    in the file make the search judge it differently.
+    """
     path, lines = original.path, result.original_lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
@@ -174,8 +178,8 @@ def make_place(path: str, candidate: Candidate, state: State, finding: Finding |
 def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
     """Return the entry of a candidate that still needs a change; its state follows from the finding about it.
 
-    Advice counts as right: the rule saw the place and only advises. An unfinished finding of another requirement on its
-    lines makes it manual. Without a finding the place is unresolved.
+    Advice counts as right: the rule saw the place and only advises. Without such a finding, any unfinished one that
+    begins on its lines makes the place manual; else it is unresolved.
     """
     states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
     for status, state in states.items():
@@ -221,7 +225,7 @@ def map_rules_to_requirements() -> dict[str, str]:
 
 
 def find_requirement(finding: Finding) -> str:
-    """Return the requirement of a finding's rule, but "amp" if the finding is about torch.cuda.amp."""
+    """Return the requirement of a finding's rule; "amp" for a device call whose message names a module `amp`."""
     requirement = map_rules_to_requirements().get(finding.rule, "other")
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
@@ -265,7 +269,9 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return entries for programs that lack a plug-in import or communication. A program: files joined by imports.
+    """Return entries for programs that lack a plug-in import, a broadcast of variables or communication.
+
+    A program here is a group of files that imports connect, in either direction.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """

@@ -55,6 +55,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Bindings = list[str | ast.expr | None]
 """Bindings of a name in a scope: qualified names, assigned expressions, and None for any other (a parameter)."""
 Table = TypeVar("Table")
+MAX_ALIASES = 100  # a longer chain `a = b`, `b = c` … is not resolved: each link is a recursion
 MISSING: Any = object()  # for dict.get, where None is a value
 
 
@@ -282,7 +283,10 @@ class Names:
         return value if is_none(value) else None
 
     def redirect(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
-        """Let `global` and `nonlocal` names be bound in the scope that they refer to."""
+        """Let `global` names be bound in the module's scope, `nonlocal` names in the next outer one.
+
+        A scope further out, to which `nonlocal` may refer, is not searched for.
+        """
         top = scope
         while top.outer is not None:
             top = top.outer
@@ -418,7 +422,9 @@ class Names:
         key = id(bound)
         if key in self.resolved:
             return self.resolved[key]
-        if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
+        if key in self.resolving or key in self.provisional:
+            return None
+        if len(self.resolving) > MAX_ALIASES:
             return None
         self.resolving[key] = None
         result = self.common_name(bound) or self.resolve_equivalent_bindings(bound, name)

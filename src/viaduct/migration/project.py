@@ -48,7 +48,7 @@ class Project:
     helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper: (module, file)
 
     # functions and classes
-    functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)  # name -> (file, definition)
+    functions: dict[str, tuple[str, FunctionNode]] = field(default_factory=dict)  # top-level: name -> (file, node)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
     result_kinds: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
     parameter_kinds: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
@@ -72,10 +72,10 @@ class Project:
     keras_files: set[str] = field(default_factory=set)  # files that train or run a Keras model
     rank_files: set[str] = field(default_factory=set)  # files that query ranks or use HCCL, or will once migrated
     horovod_rank_files: set[str] = field(default_factory=set)  # files that query Horovod for ranks
-    estimator_cycle_files: set[str] = field(default_factory=set)  # files with a function that runs Estimators again
+    estimator_cycle_files: set[str] = field(default_factory=set)  # files with a function that runs Estimators in turn
     training_files: set[str] = field(default_factory=set)  # files that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # files that broadcast variables
-    input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> of train, evaluate, predict
+    input_functions: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> methods that call it, as "train"
     npu_optimizer_functions: set[str] = field(default_factory=set)  # they add NpuOptimizer; methods also as `.method`
     initialisers: set[str] = field(default_factory=set)  # what is an initialiser: project_usage.record_variables
     attributes_with_other_values: set[str] = field(default_factory=set)  # `.attribute` that is assigned other values
@@ -194,7 +194,7 @@ def parse_names(path: str, data: bytes) -> Names | None:
 def parse_users_of_reexports(
     project: Project, files: list[tuple[str, bytes]], imports: dict[str, Imports]
 ) -> dict[str, Names]:
-    """Parse files that import no framework, but a name of one that a module re-exports, also one of these files."""
+    """Parse files that get a framework's names only through modules of the project, which may be such files too."""
     users: dict[str, Names] = {}
     pending = files
     while pending:

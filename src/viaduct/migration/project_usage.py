@@ -1,4 +1,4 @@
-"""Record how a project's files use TensorFlow and Horovod: session configs, Keras models, training, ranks.
+"""Record how a project's files use TensorFlow and Horovod: session configs, Keras models, training, ranks, and so on.
 
 A rule works on one file. It learns from this record, for example, if an imported file needs communication between
 ranks. An initialiser is the operator that `tf.global_variables_initializer()` returns.
@@ -21,7 +21,7 @@ from viaduct.migration.source import FunctionNode
 from viaduct.migration.values import Values, kind_of_call
 
 KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
-MAX_DEPTH = 8  # of nested lambdas, partials, conditions and calls
+MAX_DEPTH = 8  # of nested lambdas, partials, conditions and calls into which `find_functions` looks
 ESTIMATOR_RUN_METHODS = {"train", "evaluate", "predict"}
 # Class of a spec -> the method of the Estimator that train_and_evaluate calls with it.
 SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
@@ -90,7 +90,7 @@ def record_usage(project: Project, files: dict[str, Names]) -> None:
 
 
 def record_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record a called function of another package, and if it queries ranks, runs Keras, gets an input_fn or config."""
+    """Record what a call does: call another package, query ranks, run a Keras model, pass an input_fn or a config."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.files_calling.setdefault(name, set()).add(path)
@@ -278,7 +278,7 @@ def record_config_helper(project: Project, values: Values, value: ast.expr | Non
 
 
 def find_estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
-    """Return the train, evaluate and predict calls of Estimators that another follows, in the text or in a loop."""
+    """Return the train, evaluate and predict calls of Estimators before the last such call, and those in a loop."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and runs_estimator(node.func, values)]
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
     return [call for call in calls if call is not calls[-1] or is_in_loop(call, function, values)]

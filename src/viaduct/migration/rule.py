@@ -52,7 +52,7 @@ class Rule:
     targets: tuple[TargetName, ...] = ("npu",)
     category_for_any: Category | None = None
     target_needs: str = "other"  # the requirement (requirements.py) under which the ledger counts the rule's findings
-    spec_rows: tuple[str, ...] = ()  # rows that the rule implements; docs/rules.md lists them
+    spec_rows: tuple[str, ...] = ()  # rows of the specification that it implements: docs/rules.md
     former_names: tuple[str, ...] = ()  # older names, without the family, that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before this one
     runs_first: bool = False  # runs before all other rules, to keep them from lines

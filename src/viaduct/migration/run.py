@@ -42,9 +42,9 @@ MAX_FILE_BYTES = 5_000_000
 MAX_FILE_SECONDS = 20.0
 """Limit of the processor time for one file."""
 MIN_SURVEY_BYTES_A_SECOND = 100_000
-"""If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
+"""If a survey takes MAX_FILE_SECONDS more than at this speed, each file is surveyed alone; slow ones are left out."""
 COMMANDS_RULE = "torch.launch_commands"
-"""Rule of the findings about commands of a notebook, as of those about commands of shell scripts."""
+"""Rule that the findings about commands of a notebook name, as do those about commands of shell scripts."""
 MIN_PARALLEL_BYTES = 300_000
 """In a smaller project, starting processes takes longer than the migration."""
 Progress = Callable[[int, int], None]
@@ -126,7 +126,7 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
 
 
 def fill_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
-    """Fill in `old_text`, `new_text` and `original_lines` of an unchanged file, which are empty without findings."""
+    """Fill in `old_text`, `new_text` and `original_lines`: they are empty for an unchanged file without findings."""
     if file.old_text:
         return file
     text = decode(texts[file.path])[0]
@@ -149,7 +149,7 @@ def print_progress(message: str) -> None:
 def separate_helpers(
     project: Project, files: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Split off the results of helper modules of --to any; an unchanged helper may stay among the other results.
+    """Return the results without helper modules of --to any, and those of the helpers; an unchanged one may stay.
 
     A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
@@ -363,7 +363,7 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
     except TooSlow:
         return make_too_slow_result(path, data)
     except RecursionError:
-        return make_left_alone_result(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
+        return make_left_alone_result(path, "is nested too deeply to be analysed", "嵌套过深,无法分析", data)
     except Exception as error:
         description = f"{type(error).__name__}: {error}"
         reason = f"viaduct failed on it ({description}); it is left as it was. Please report this"
@@ -380,7 +380,7 @@ def migrate_script(path: str, data: bytes, options: Options, project: Project) -
 
 
 def complete_result(result: FileResult, old: str, new: str) -> FileResult:
-    """Return the result with what an `Outcome` needs; less is then sent from a worker process to its parent.
+    """Return the result with the texts that an `Outcome` needs and without the others, which no worker has to send.
 
     `old` and `new`: the text before and after, or the code of a notebook.
     """
@@ -467,7 +467,7 @@ def lower_risk(finding: Finding, data: bytes) -> Finding:
 
 
 def guess_entry(results: list[FileResult], is_single: bool) -> str:
-    """Return the script that the user presumably starts: the only one, or only one changed with `__main__`; else ""."""
+    """Return the script that is presumably started: the only one, or the only changed one with `__main__`; else ""."""
     scripts = [file for file in results if not file.path.endswith(".ipynb")]
     mains = [file.path for file in scripts if is_single or (file.changed and file.mentions_main)]
     return mains[0] if len(mains) == 1 else ""

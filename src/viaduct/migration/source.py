@@ -42,7 +42,8 @@ LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDEN
 class Unparsable(Exception):
     """The text is not Python 3 as this interpreter parses it.
 
-    The exception's text is the reason, mostly with the line; `zh` is the same in Chinese. Messages put `prefix` before.
+    The exception's text is the reason, mostly with the line; `zh` is the same in Chinese. Messages begin with
+    `prefix` and end with `remedy`.
     """
 
     prefix = "cannot be read as Python 3: "
@@ -204,7 +205,7 @@ class Source:
         """Parse a text unless its `tree` is given; a tree may share nodes with that of a former text (reparse.py)."""
         self.text = text
         self.tree = parse(text) if tree is None else tree
-        self.line_starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
+        self.line_starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # offsets
         self.is_ascii = text.isascii()
         self.former = former  # None once `children` was computed
         self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
@@ -266,7 +267,7 @@ class Source:
 
     @cached_property
     def indent_unit(self) -> str:
-        """White space by which the first block is indented."""
+        """White space by which the first indented block is indented; four blanks if there is none."""
         for node in ast.walk(self.tree):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:

@@ -145,7 +145,7 @@ class Search:
         return any(self.is_for_cuda(statement) for statement in statements)
 
     def check_expression(self, node: ast.expr) -> None:
-        """Leave alone an `or`, a conditional expression, a list or a dict that names both CUDA and the target."""
+        """Leave alone the lines of an `or`, a conditional expression, a list or a dict with CUDA and the target."""
         if isinstance(node, ast.IfExp | ast.BoolOp):
             operands = node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else []
             names_both = any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands))
@@ -250,7 +250,7 @@ def is_matching(node: ast.AST, pattern: re.Pattern[str]) -> bool:
 
 
 def needs_cuda(text: str) -> bool:
-    """Return True for a call that fails without CUDA, so it must be migrated even if it has a twin."""
+    """Return True for a call that may fail without CUDA, so it must be migrated even if it has a twin."""
     called = CUDA_CALL.match(text)
     return called is not None and called[1] not in NO_OPS_WITHOUT_CUDA
 

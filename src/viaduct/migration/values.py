@@ -134,7 +134,8 @@ Key = tuple[str, object, str]
 MAX_ELEMENTS = 8  # a longer tuple has no kind
 TUPLE = "tuple:"
 """Prefix of the kind of a tuple. The kinds of its elements follow, separated by `|`; an unknown one is empty."""
-TORCH_KINDS = ("module", "tensor", "class_loss", "torch_device")  # the survey does not record them for classes
+TORCH_KINDS = ("module", "tensor", "class_loss", "torch_device")
+"""Kinds that are not recorded for attributes and results of methods: classes.record_methods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,14 +340,17 @@ class Values:
         return self.methods[owner]
 
     def kind_of_bound(self, scope: Scope, name: str) -> Kind:
-        """Return the kind that all bindings of a name agree on; of a parameter, by its arguments alone."""
+        """Return the kind that all bindings of a name agree on; of a parameter see kind_of_parameter.
+
+        A name that is also bound to None has no kind, unless it is a dataset.
+        """
         bound = scope.bindings[name]
         expressions = [expression for expression in bound if isinstance(expression, ast.expr)]
         elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
         kind = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        may_be_none = any(is_none(value) for value in expressions)  # then only a dataset counts
+        may_be_none = any(is_none(value) for value in expressions)
         return None if may_be_none and isinstance(kind, str) and kind != "dataset" else kind
 
     def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Kind:
@@ -506,7 +510,7 @@ class Values:
         return any((self.names.qualified(node) or "").startswith(TENSORFLOW_ARGUMENTS) for node in nodes)
 
     def is_from_other_library(self, node: ast.AST) -> bool:
-        """Return True for a value made by one of OTHER_LIBRARIES, or a parameter for which every call passes one."""
+        """Return True for a value of one of OTHER_LIBRARIES, and for a name or parameter that only gets such values."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
             if isinstance(node, ast.Attribute) and self.names_other_library(node):
                 return True

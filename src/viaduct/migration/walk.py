@@ -21,7 +21,7 @@ from viaduct.terminal import escape_controls
 
 SUFFIXES = (".py", ".ipynb")
 SHEBANG = re.compile(rb"#![^\n]*[/ \t]python[\d.]*(?:\s|\Z)")
-"""First line of a script without suffix."""
+"""First line of a Python script that is not named *.py."""
 STATE_FOLDER = ".viaduct-migration"
 """Folder of the journal of a migration in place; it exists while files are written."""
 PARTIAL_SUFFIX = ".viaduct-partial"

@@ -22,9 +22,9 @@ from viaduct.repository import UnreadableRepository
 
 COPY_FOLDER = "copy"
 LARGE_BYTES = 1 << 18
-"""With `link_data`, which `viaduct carry` sets, a file above this is linked, not copied."""
+"""With `link_data`, which `viaduct carry` sets, a data file above this is linked, not copied."""
 MANY_FILES = 100
-"""With `link_data`, a folder with more files than this and no script is linked."""
+"""With `link_data`, a folder of data with more files than this, those in subfolders included, is linked."""
 MANY_DATA_FILES = 1000
 """With `link_data`, all other data files are linked too if there are more of them than this."""
 MAX_SHOWN_FILES = 4
@@ -145,8 +145,9 @@ def lock_partial_folder(out: Path) -> locking.LockedFolder:
 class Links:
     """Paths of a project that become links in a copy with `link_data`.
 
-    They are folders of more than `MANY_FILES` files and no script, files above `LARGE_BYTES`, and all other data files
-    if there are more than `MANY_DATA_FILES`.
+    Data files are those that are neither scripts nor changed, excluded or links. Links are made for folders of more
+    than `MANY_FILES` files, all of them data, for data files above `LARGE_BYTES`, and for all other data files if there
+    are more than `MANY_DATA_FILES`.
     """
 
     def __init__(self, outcome: Outcome) -> None:
