@@ -35,6 +35,13 @@ def test_loaders_are_numbered_whatever_else_was_made_before_them() -> None:
     assert [fact.name for fact in inspection.facts] == ["GradScaler", "DataLoader 0", "DataLoader 1"]
 
 
+def test_two_scalers_have_two_names() -> None:
+    inspection = Inspection()
+    for enabled in (True, False):
+        inspection._record_scaler(torch.amp.GradScaler("cpu", enabled=enabled))
+    assert [fact.name for fact in inspection.facts] == ["GradScaler", "GradScaler 1"]
+
+
 def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
     network = nn.Linear(4, 2)
     schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network.parameters(), 0.1), 2)

@@ -13,7 +13,7 @@ from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import FaultOwner, find_fault
 from viaduct.carrying.further_results import MAX_LINES
 from viaduct.carrying.speed import describe_speed
-from viaduct.rehearsal.observe import MAX_EVALUATIONS
+from viaduct.rehearsal.observe import MAX_EVALUATIONS, MAX_INPUT_SUMS
 from viaduct.scripts.notebook_runs import locate_line
 
 CHINESE_NAMES = {"Not proved": "未证明", "At fault": "原因", "Try": "建议", "Not compared": "未比较", "Also": "另外"}
@@ -298,7 +298,7 @@ def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
 def describe_uncompared(result: CarryResult) -> str:
     """Return a sentence with what is not compared in any carry of this framework."""
     if result.request.lang == "zh":
-        by_framework = "大张量输入和评估输出中未抽样的元素"
+        by_framework = f"大张量输入和评估输出中未抽样的元素、每步前 {MAX_INPUT_SUMS // 2} 个张量之后的网络输入"
         if result.framework == "tf1":
             by_framework = "局部变量(如指标计数器)、其他的算子执行顺序"
         return (
@@ -306,7 +306,10 @@ def describe_uncompared(result: CarryResult) -> str:
             f"各 rank 第 {MAX_LINES} 行(或 800 万个字符)之后的打印内容、第 {MAX_EVALUATIONS} 次之后的评估、"
             "各 rank 打印最多的进程以外的进程、不能重复的数值、时间和速度、临时文件,以及加速卡自身的算子。"
         )
-    by_framework = "elements of large inputs and evaluations that are not sampled"
+    by_framework = (
+        "elements of large inputs and evaluations that are not sampled, network inputs after the first "
+        f"{MAX_INPUT_SUMS // 2} tensors of a step"
+    )
     if result.framework == "tf1":
         by_framework = "local variables such as counters of metrics, another order of operators"
     return (

@@ -91,7 +91,9 @@ class Inspection:
         settings = {"enabled": scaler.is_enabled()}
         if scaler.is_enabled():
             settings |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
-        self.facts.append(Fact("scaler", "GradScaler", settings, find_creation_line(scaler)))
+        number = sum(fact.kind == "scaler" for fact in self.facts)
+        name = f"GradScaler {number}" if number else "GradScaler"
+        self.facts.append(Fact("scaler", name, settings, find_creation_line(scaler)))
 
     def record_inputs(self, module: nn.Module, args: Any) -> None:
         """Record the inputs of an outermost module, in the first step and while gradients are on."""

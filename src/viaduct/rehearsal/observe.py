@@ -237,7 +237,8 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 def compute_fingerprint(value: Any) -> list[float]:
     """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their absolute values.
 
-    The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed.
+    The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed, and
+    tensors of the dtypes that `compute_sums` names have no sums.
     """
     return [number for tensor in iterate_tensors(value) for number in compute_sums(tensor)]
 

@@ -58,7 +58,7 @@ class _Schema:
         return any(takes_tensor and isinstance(value, (int, float, complex)) for takes_tensor, value in pairs)
 
 
-_read_schema: Callable[[Any], _Schema] = functools.cache(_Schema)  # of an operator
+_read_schema: Callable[[Any], _Schema] = functools.cache(_Schema)  # takes an operator
 
 
 def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
