@@ -4,8 +4,8 @@
     run_cluster(["python", "my_script.py"], share_from_table(read_table("rank_table_16p.json")))
 
 Exit codes: 0 all ranks of this machine finished; 1 a rank failed and no restart is left, or another machine ended the
-job; 2 a user's mistake, or the job ended before ranks were started here; 128 + the signal that ended the job. torch is
-imported only when ranks are started.
+job; 2 a user's mistake, which a rank reports by exit code 2, or the job ended before ranks were started here; 128 + the
+signal that ended the job. torch is imported only when ranks are started.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ def check_script(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class NodeShare:
-    """This machine's share of a job: its ranks, its number among the machines, the rendezvous."""
+    """This machine's share of a job: its ranks, its number among the machines, the rendezvous.
+
+    With a rank table a machine is one of the table's servers.
+    """
 
     ranks: int  # number of ranks on this machine
     host: str = ""  # address of the rendezvous and its store; empty if this is the only machine

@@ -1,4 +1,4 @@
-"""Rendezvous of a job's servers for torch's elastic agent, with fixed server numbers and a heartbeat.
+"""Rendezvous of a job's servers (machines) for torch's elastic agent, with fixed server numbers and a heartbeat.
 
 torch's own `c10d` rendezvous numbers servers in any order, so ranks would differ from those of the rank table. Its
 `static` rendezvous cannot be used again after a failure. Neither ends a job whose network link is dead. Here the
@@ -11,7 +11,8 @@ server at the address of the rendezvous has a store for all servers, with these 
     name/N           name of server N in messages
     closed           why the job ended, written by the first server that gave up
     seats            number of servers that asked for the next free number
-    claimed/N, taken/N/BEATS   counters that make sure that only one server gets number N
+    claimed/N        counter: a server that is not the first with number N makes sure that the other one is gone
+    taken/N/BEATS    counter: the first one gets number N of a server that fell silent after BEATS heartbeats
     facts            settings that must be the same on all servers
 
 All keys but `facts` are prefixed with a digest of the job's secret (secret.py), so that servers with different secrets
@@ -50,7 +51,9 @@ BEAT_S = 1.0  # time between two heartbeats
 FINISHED = 2**40  # added to a server's count of heartbeats when its ranks have finished: more than any job's count
 POLL_S = 0.1  # time between two checks whether the job has ended, while the store is waited for
 STORE_S = 30.0  # time limit of opening a store
-LINGER_S = 3 * BEAT_S  # time that the server with the store stays after the end, so that others can read the reason
+# Time that the server with the store stays after the end, so that others can read the reason; also the time limit for
+# writing its own end to the store.
+LINGER_S = 3 * BEAT_S
 OTHER_PORT = "Take another on all servers: --port, or --rdzv HOST:PORT."
 T = TypeVar("T")
 
@@ -259,7 +262,7 @@ class ServerRendezvous(StoreRendezvous):
         """Wait until all servers are ready for round `number` or a later one; return the round's number."""
         begin = time.monotonic()
         has_reported = False
-        while not self._call_store(partial(self._are_all_ready, number)):
+        while not self._call_store(partial(self._announce_readiness, number)):
             self._raise_if_ended()
             number = max(number, self._heartbeat.round)
             waited = time.monotonic() - begin
@@ -276,7 +279,7 @@ class ServerRendezvous(StoreRendezvous):
             time.sleep(POLL_S)
         return number
 
-    def _are_all_ready(self, number: int) -> bool:
+    def _announce_readiness(self, number: int) -> bool:
         """Announce that this server is ready for a round; return True if all servers are."""
         self._store.set(f"{number}/{self.node}", "ready")
         return self._store.check([f"{number}/{node}" for node in range(len(self.share.names))])
@@ -301,7 +304,10 @@ class ServerRendezvous(StoreRendezvous):
         self._call_store(wait)
 
     def _raise_if_ended(self) -> None:
-        """Raise JobEnded if another server has closed the job, or the store or a watched server is silent."""
+        """Raise JobEnded if another server has closed the job, or the store or a watched server is silent.
+
+        In the second case the reason is written to the store for the others.
+        """
         if reason := self._heartbeat.closing_reason:
             raise JobEnded(f"another server ended the job: {reason}.", "Its own output says more.")
         silent = [self.share.host] if self._heartbeat.is_store_silent else self._heartbeat.list_silent()
@@ -367,7 +373,7 @@ class LocalRendezvous(StoreRendezvous):
 
 
 def take_node_number(store: Store, share: NodeShare) -> int:
-    """Return this server's number: its `share.node`, else the next free one, else that of a server that has gone.
+    """Return this server's number: its `share.node`, else the next free one, else that of one without heartbeat.
 
     Raises BadValue if the number, or every number, is in use.
     """

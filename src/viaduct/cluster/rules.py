@@ -25,7 +25,7 @@ Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
 CARDS: tuple[Card, ...] = get_args(Card)
 TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")  # PCIe cards, which train alone
 DEFAULT_CARD: Card = "ascend-910"
-"""Servers of eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any device ids are allowed."""
+"""Card of servers with eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any ids are allowed."""
 DEVICES_PER_SERVER = 8  # NPUs
 MAX_SERVERS = 128  # limit of HCCL
 MAX_NAME_CHARACTERS = 63  # of a `server_id`
@@ -45,7 +45,7 @@ class Hardware(NamedTuple):
 class Examination:
     """Draft of a table, and the findings about it."""
 
-    draft: Draft | None  # None if the text is not JSON or has neither template
+    draft: Draft | None  # None if the text is not JSON, or is neither template 1 nor 2 (draft.py)
     findings: tuple[Finding, ...]
 
     @property
@@ -288,7 +288,7 @@ def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     [(name, devices)] = servers
     path = get_device_list_path(table, name)
     numbers = [read_whole_number(device.device_id) for device in devices]
-    halves = {-1 if number is None else number // 4 for number in numbers}
+    halves = {-1 if number is None else number // 4 for number in numbers}  # -1: reported by check_device_ids
     if len(devices) not in (1, 2, 4, 8):
         wrong = f"{len(devices)} devices on one server"
         yield Finding("single-server-devices", path, str(len(devices)), wrong, "Take 1, 2, 4 or 8.")
@@ -428,7 +428,7 @@ def get_server_list_path(table: Draft) -> str:
 
 
 def get_device_list_path(table: Draft, name: str) -> str:
-    """Return the path of a server's device list, or of that of its first container."""
+    """Return the path of a server's device list; in template 2, of that of its first container."""
     server = next(server for server in table.servers if get_server_name(server) == name)
     return f"{server.path}.{SERVER_KEYS[table.template][-1]}"
 

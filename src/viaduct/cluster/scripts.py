@@ -131,7 +131,7 @@ def write_secret(path: Path) -> None:
 
 
 def check_job_settings(job: Job) -> None:
-    """Refuse a job that scripts cannot start."""
+    """Refuse fewer than one rank, a bad job name, and a rank table whose servers have different numbers of devices."""
     check_rank_count(job.ranks)
     check_job(job.name)
     if job.table is not None and len({len(server.devices) for server in job.table.servers}) > 1:
@@ -308,6 +308,7 @@ exec docker exec ${{tty[@]+"${{tty[@]}}"}} "$CONTAINER" "$@"
 
 
 def build_pytorchjob(job: Job) -> dict[str, Any]:
+    """Return the PyTorchJob, with one pod for each machine; it does not use the rank table."""
     replicas = {"Master": build_replica(job, 1)}
     if job.machines > 1:
         replicas["Worker"] = build_replica(job, job.machines - 1)

@@ -306,7 +306,7 @@ class Collector:
 
 
 def measure_recorded_us(steps: Sequence[Step]) -> float | None:
-    """Return the median iteration time of recorded steps without other interruptions, or of all recorded steps."""
+    """Return the median iteration time of the recorded steps without another interruption; if all have one, of all."""
     return find_median_iteration([step for step in steps if step.interrupted_by == RECORDING] or steps)
 
 

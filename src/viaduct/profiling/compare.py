@@ -6,8 +6,8 @@
     write_difference_page(difference, Path("difference.html"))        # compare_page.py
 
 A difference of medians counts if it exceeds the spread of the steps, one of means if it exceeds three standard errors;
-both must exceed 5 % of the iteration, by which two runs of the same program may differ (an assumption; measuring it
-would take more runs). Operators are recorded in few steps, so their differences are sorted but not judged.
+either must also exceed 5 % of the iteration, by which two runs of the same program may differ (an assumption;
+measuring it would take more runs). Operators are recorded in few steps, so their differences are sorted but not judged.
 """
 
 from __future__ import annotations
@@ -120,12 +120,12 @@ class ProfileDifference:
 
     @property
     def differs(self) -> bool:
-        """True if the iteration or one of its phases differs beyond the noise of the steps."""
+        """True if the iteration or one of its phases differs beyond the noise of the steps; nothing else is judged."""
         return any(figure.exceeds_noise for figure in (self.iteration, *self.phases))
 
     @property
     def exit_code(self) -> int:
-        """0: no difference beyond the noise; 1: a difference beyond the noise; 2: this cannot be judged."""
+        """0: identical records, or no difference beyond the noise; 1: a difference beyond it; 2: not to be judged."""
         if self.is_identical and self.iteration.before_us is not None:
             return 0
         return int(self.differs) if self.can_be_judged else 2
@@ -179,7 +179,10 @@ def compare_figure(
 
 
 def compare_values(name: str, before: Sequence[float], after: Sequence[float], reference_us: float) -> FigureDifference:
-    """Return medians and means of two lists of times, and their noise, at least NOISE_FLOOR of `reference_us`."""
+    """Return medians and means of two lists of times, and their noise, at least NOISE_FLOOR of `reference_us`.
+
+    With fewer than MIN_STEPS times in a list the noise is None.
+    """
     medians = [median(values) if values else None for values in (before, after)]
     means = [fmean(values) if values else None for values in (before, after)]
     if min(len(before), len(after)) < MIN_STEPS:

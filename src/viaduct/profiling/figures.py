@@ -19,7 +19,7 @@ from viaduct.profiling.kinds import COMMUNICATION
 from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Profile, Step
 
 WORTHWHILE_SHARE = 0.05
-"""Least gain of an advice, as a share of an iteration: two runs of the same program may differ by 5 % by themselves."""
+"""Least gain of an advice, as a share of an iteration: runs of the same program are assumed to differ by up to 5 %."""
 
 NOTABLE_SHARE = 0.10
 """Least share of an iteration at which idle time and some other figures are reported, as in the Ascend advisor."""
@@ -113,7 +113,8 @@ class Figures:
     def host_time_between_steps(self) -> tuple[float, int]:
         """Time from a step to the next forward pass outside the DataLoader and outside operators, and its rank.
 
-        The rank is the one with the largest median. The operators in this time have the phase "data" or "other".
+        The rank is the one with the largest median. The operators in this time have the phase "data" or "other"; they
+        are those of `recorded_rank`, which may be another rank.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {

@@ -52,7 +52,7 @@ class PhaseFigure:
 
 @dataclass(frozen=True)
 class RankFigures:
-    """Iteration, phases and collectives of one rank, over its regular steps."""
+    """Iteration and phases of one rank, over its regular steps; collectives over all its steps that have some."""
 
     rank: int
     steps: int

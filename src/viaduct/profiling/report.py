@@ -106,7 +106,7 @@ def format_date(date: str) -> str:
 
 
 def make_lead(profile: Profile) -> list[Part]:
-    """Return the best advice, or the reason why there is none, and a callout if the run ended early."""
+    """Return the best advice and the closing sentence, or why there is none; before it, that the run ended early."""
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     headline = choose_headline(profile)
     if profile.advice:

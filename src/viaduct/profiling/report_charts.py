@@ -144,7 +144,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
         return None
     total = sum(operator.device_or_self_us for operator in list_first_rank_operators(profile))
     rank = min((operator.rank for operator in profile.operators), default=0)
-    is_linked = len(profile.operators) > FEW_ROWS  # only a virtual table has addresses of rows
+    is_linked = len(profile.operators) > FEW_ROWS  # report_tables.py: a table of few rows has no addresses of rows
     points = [
         point
         for row, operator in enumerate(profile.operators)

@@ -54,7 +54,7 @@ class FoundSteps:
     main_thread: Any = None  # (process, thread) of the annotations ProfilerStep#n; None without annotations
     phases_found_by: list[str] = field(default_factory=list)  # sentences for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
-    phases_measured: bool = True
+    phases_measured: bool = True  # False: a step lacks its forward start or backward end
 
 
 @dataclass
@@ -225,7 +225,10 @@ def find_device_times(
 def measure_loader_wait(
     marks: HostMarks, host_step: HostStep, previous: float | None, forward: float | None
 ) -> float | None:
-    """Return the host's wait for the batch of a step; None if it is not known."""
+    """Return the host's wait for the batch of a step.
+
+    None if the trace has no DataLoader, or if a step without a previous one has none: its batch may have come earlier.
+    """
     if not marks.loaders or (previous is None and not select_spans(marks.loaders, host_step.start, host_step.end)):
         return None
     until = host_step.end if forward is None else forward

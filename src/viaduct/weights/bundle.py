@@ -5,8 +5,8 @@
     write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
 
 PREFIX.index is a table (table.py) from names to protobuf messages with the fields 1 dtype, 2 shape, 3 shard, 4 offset,
-5 size, 6 masked CRC-32C of the values, 7 slices. PREFIX.data-0000i-of-0000n, of which each file is a shard, has the
-values, raw and little-endian. Opening a checkpoint reads only the index; values are read one variable at a time.
+5 size, 6 masked CRC-32C of the values, 7 slices. The files PREFIX.data-0000i-of-0000n, called shards, have the values,
+raw and little-endian. Opening a checkpoint reads only the index; values are read one variable at a time.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Bundle(FrameworkCheckpoint):
                 if key != b"":
                     raise BadData("it has no header.")
                 self.shards = read_header(value)
-            elif not key.startswith(b"\0"):  # \0: a slice of a partitioned variable, which also has its own entry
+            elif not key.startswith(b"\0"):  # \0: a slice; its partitioned variable has its own entry
                 self.entries[key.decode("utf-8", "backslashreplace")] = read_entry(value)
         if not self.shards:
             raise BadData("it has no header.")

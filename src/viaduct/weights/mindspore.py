@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from viaduct.models.links import Link
     from viaduct.weights.recognise import Guess
 
-SLICE_BYTES = 512 << 20  # of a parameter in one value, as in MindSpore
+SLICE_BYTES = 512 << 20  # largest content of one value, as in MindSpore
 # Limits above which a file is taken for damaged.
 MAX_PARAMETERS = 100_000
 MAX_AXES = 254  # as in TensorFlow
@@ -319,7 +319,7 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
 
 
 def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a checkpoint for mindspore.load_checkpoint, atomically."""
+    """Write a checkpoint without checksum for mindspore.load_checkpoint, atomically."""
     for name, tensor in tensors.items():
         if get_dtype_name(tensor) not in DTYPES.values():
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")

@@ -84,7 +84,8 @@ class StoredWeights:
     def find_likely_models(self) -> list[tuple[str, int, float]]:
         """Return the networks that these weights may be of: name, classes, and the share of tensors that match.
 
-        These are the exact matches or, if there are none, the networks with a share above 0.9.
+        These are the exact matches (fingerprints.py) or, if there are none, the networks with a share above 0.9. A file
+        in which no name is one of viaduct's networks matches none.
         """
         exact = recognise_exactly(self.kind, self.shapes)
         if exact or not has_known_names(self.kind, self.shapes):
@@ -104,12 +105,14 @@ class StoredWeights:
 
 @contextmanager
 def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
-    """Open weights of any kind; raise `BadData` or `BadRun` if there are none or they are damaged.
+    """Open weights of any kind; raise `BadData` or `BadRun` if there are none, or damage is found on opening.
+
+    Checksums are compared here only for the checkpoints of a run.
 
     `ema` selects the averaged weights of a run or a PyTorch file, and is ignored for other kinds: the caller has to
     select them among a TensorFlow checkpoint's variables, and a safetensors file has only one set of weights.
     """
-    is_other_file = path.is_file() and not is_tf_checkpoint(path)
+    is_other_file = path.is_file() and not is_tf_checkpoint(path)  # a file that is not part of a TensorFlow checkpoint
     warnings: tuple[str, ...] = ()
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
         if (path / MANIFEST).is_file():
@@ -301,7 +304,7 @@ def parse_number(text: str | None) -> int | None:
 def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the folder of a run's newest checkpoint with undamaged weights, and a warning for each newer one.
 
-    Without checkpoints, but with a final model, the folder is the run itself.
+    Without checkpoints, but with a final model, whose checksum is not compared, the folder is the run itself.
     """
     skipped: list[str] = []
     folders = list(list_step_folders(run / "checkpoints").values())
