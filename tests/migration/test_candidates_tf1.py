@@ -43,3 +43,9 @@ def test_a_class_with_a_batch_method_does_not_hide_a_dataset(tmp_path: Path) -> 
 def test_communication_that_is_only_mentioned_is_not_started(tmp_path: Path, line: str) -> None:
     text = f"import tensorflow as tf\n{line}\ndef f(loss):\n    return tf.train.AdamOptimizer(1e-3).minimize(loss)\n"
     assert counts(summary_of(tmp_path, text, distributed=True), "communication") == (1, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(("table", "unresolved"), [("{'dev': '/gpu:0'}", 1), ("{'/gpu:0': 1}", 0)])
+def test_a_gpu_in_a_dictionary_is_unresolved_for_the_mlu(tmp_path: Path, table: str, unresolved: int) -> None:
+    text = f"import tensorflow as tf\nD = {table}\nwith tf.device(D['dev']):\n    a = tf.constant(1)\n"
+    assert counts(summary_of(tmp_path, text, to="mlu"), "placement")[4] == unresolved

@@ -229,14 +229,16 @@ def is_other_method(file: MigratedFile, call: ast.Call, method: str) -> bool:
 
 
 def find_placements(file: MigratedFile) -> Iterator[Candidate]:
-    """Yield the strings that name a GPU, except keys and values of dictionaries, and strings that are statements.
+    """Yield the strings that name a GPU, except strings that are statements, and keys of dictionaries.
 
-    The rule tf1.device_block reports `tf.device(table["key"])`.
+    For the NPU, values of dictionaries are left out too: the rule tf1.device_block reports `tf.device(table["key"])`.
     """
     for node in file.source.nodes_of_type(ast.Constant):
-        names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
-        if names_gpu and not isinstance(file.source.parents.get(node), ast.Expr | ast.Dict):
-            yield make_candidate(file, "placement", node, "needed")
+        if isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value):
+            parent = file.source.parents.get(node)
+            is_left_out = isinstance(parent, ast.Dict) and (file.options.to == "npu" or node in parent.keys)
+            if not isinstance(parent, ast.Expr) and not is_left_out:
+                yield make_candidate(file, "placement", node, "needed")
 
 
 def find_loss_scales(file: MigratedFile) -> Iterator[Candidate]:
