@@ -141,7 +141,7 @@ def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
-    """List the files to check; add a finding for each split with an incomplete set of files."""
+    """List the files to check, those that training uses; add a finding for each split with an incomplete set."""
     shards = []
     if has_mindrecords(folder):
         for split, paths in split_files(folder).items():

@@ -10,7 +10,8 @@ Files in the folder besides the set itself:
     NAME.bad          a file with a wrong checksum, kept for inspection
     MD5SUMS           beside CIFAR-10's unpacked files: their checksums, for `md5sum -c` and for the next fetch
 
-A file gets its final name only when its checksum is right, so a fetch that was killed can be run again.
+A file gets its final name only when its checksum is right (of a local file: before it is copied), so a fetch that was
+killed can be run again.
 """
 
 from __future__ import annotations

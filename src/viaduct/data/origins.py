@@ -113,8 +113,9 @@ def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin
 def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
     """Return the folder that has the class folders for training, and the one for validation, if any.
 
-    They are train/ and validation/ or val/. Without train/, `folder` itself has the class folders. So it has if other
-    folders are beside train/ but none of them is for validation: train is then the name of a class.
+    They are train/ and validation/ or val/; other folders beside these two, such as test/, are not read. Without
+    train/, `folder` itself has the class folders. So it has if other folders are beside train/ but none of them is for
+    validation: train is then the name of a class.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)

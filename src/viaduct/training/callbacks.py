@@ -11,7 +11,8 @@ A recipe of your own may have callbacks: instances of a subclass of `Callback`. 
                                        evaluation and checkpoint
     evaluating(training, done, total)  after each batch of an evaluation
     evaluation(training, score)        after each evaluation that was not interrupted
-    step(training)                     after each optimizer step, and after its log line and evaluation
+    step(training)                     after each step, also one skipped because of overflow, and after its log line
+                                       and evaluation
     checkpoint(training, saved)        after a checkpoint is complete on disk
     end(training, outcome)             once, when the run is finished or interrupted, after everything else, also the
                                        last checkpoint; after an error only if an image cannot be read or a metric of

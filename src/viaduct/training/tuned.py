@@ -258,7 +258,8 @@ class TuningSession:
         """Measure the whole step without and with the choices (selected variants), and record the verdict in the bank.
 
         The choices are installed if the step is faster by VERDICT_MARGIN. An undecided or failed measurement records
-        nothing. A verdict on the same choices is not measured again. `step` is the signature of the whole step.
+        nothing; one on a busy machine is recorded, and a line says so. A verdict on the same choices is not measured
+        again, unless the request repeats. `step` is the signature of the whole step.
         """
         choices = collect_choices(self.report.outcomes)
         stored = self.bank.read(self.report.fingerprint)
