@@ -113,6 +113,15 @@ def test_fingerprints_of_different_parts_of_the_data_are_not_compared(tmp_path: 
     )
 
 
+def test_a_fact_of_the_machine_that_only_one_run_recorded_is_not_compared(tmp_path: Path) -> None:
+    machine = {name: value for name, value in MACHINE.items() if name != "cpus"}
+    found = diff(make_run(tmp_path / "a"), make_run(tmp_path / "b", provenance=with_session(machine=machine)))
+    assert not found.differs
+    assert "Machine: machine.cpus not recorded in B." in text(found)
+    other = with_session(machine=MACHINE | {"versions": {}})
+    assert diff(tmp_path / "a", make_run(tmp_path / "c", provenance=other)).differs
+
+
 def test_a_result_that_only_one_run_has_is_no_difference(tmp_path: Path) -> None:
     first, second = open_run(make_run(tmp_path / "a")), open_run(make_run(tmp_path / "b"))
     second.top1 = second.best_top1 = None

@@ -321,7 +321,7 @@ def build_pytorchjob(job: Job) -> dict[str, Any]:
 
 
 def get_kubernetes_name(job: Job) -> str:
-    """Return the job name as Kubernetes allows it."""
+    """Return the job name with only the characters that Kubernetes allows."""
     return job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB
 
 

@@ -197,14 +197,26 @@ def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
 
 
 def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
-    """Compare hardware, versions and the number of ranks; the host's name is ignored."""
+    """Compare hardware, versions and the number of ranks; the host's name is ignored.
+
+    A version that only one run has is a difference: the other machine lacks that package. Any other value that only one
+    run recorded is not compared.
+    """
     if first.machine is None or second.machine is None:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
     left, right = describe_machine(first), describe_machine(second)
     names = {**left, **right}  # ordered, unlike a set
     changes = {name: (left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)}
-    return Aspect("machine", not changes, "The machines differ" if changes else "Machine: the same", changes)
+    expected = ("ranks", *(f"machine.{name}" for name in MACHINE_FIELDS))
+    unrecorded = {name: pair for name in expected if None in (pair := changes.get(name, ()))}
+    changes = {name: pair for name, pair in changes.items() if name not in unrecorded}
+    if changes:
+        return Aspect("machine", False, "The machines differ", changes)
+    if unrecorded:
+        name, pair = next(iter(unrecorded.items()))
+        return Aspect("machine", None, f"Machine: {name} not recorded in {name_missing(pair)}")
+    return Aspect("machine", True, "Machine: the same")
 
 
 def describe_machine(run: RunFacts) -> dict[str, Any]:
