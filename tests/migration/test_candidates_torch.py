@@ -115,3 +115,50 @@ def test_a_command_that_is_only_told_needs_no_change(tmp_path: Path, line: str) 
     (tmp_path / "train.py").write_text(f"import torch\nx = torch.ones(1).cuda()\n{line}\n")
     outcome = migrate_project(tmp_path, Options(to="npu"), 1)
     assert not any(location.line == 3 for file in outcome.files for location in file.places)
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "modules = [torch]\nmodules[0].cuda.synchronize()\n",
+        "__import__('torch').cuda.empty_cache()\n",
+        "class Timer:\n    def __init__(self, lib):\n        self.lib = lib\n"
+        "    def stop(self):\n        self.lib.cuda.synchronize()\n",
+    ],
+)
+def test_a_function_of_cuda_behind_an_object_that_may_be_torch_is_unresolved(
+    tmp_path: Path, text: str, to: str
+) -> None:
+    summary = summary_of(tmp_path, HEAD + text, to=to)
+    assert [(row.requirement, row.unresolved) for row in summary.ledger] == [("device_calls", 1)]
+
+
+@pytest.mark.parametrize(
+    "text", ["import cupy\ncupy.cuda.Stream()\n", "args.cuda.lower()\n", "from numba import cuda\ncuda.stream()\n"]
+)
+def test_a_module_named_cuda_of_another_library_is_not_torchs(tmp_path: Path, text: str) -> None:
+    assert all(row.requirement != "device_calls" for row in summary_of(tmp_path, HEAD + text).ledger)
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "start(settings={'CUDA_VISIBLE_DEVICES': '0'})\n",
+        "start(CUDA_VISIBLE_DEVICES='0')\n",
+        "mock.patch.dict(place, {'CUDA_VISIBLE_DEVICES': '0'})\n",
+    ],
+)
+def test_a_variable_of_cuda_in_a_dict_that_may_be_an_environment_is_unresolved(
+    tmp_path: Path, text: str, to: str
+) -> None:
+    summary = summary_of(tmp_path, HEAD + text, to=to)
+    assert [(row.requirement, row.unresolved) for row in summary.ledger] == [("visible_devices", 1)]
+
+
+def test_a_dict_with_the_variables_of_several_cards_needs_no_change(tmp_path: Path) -> None:
+    text = "start({'CUDA_VISIBLE_DEVICES': '0', 'ASCEND_RT_VISIBLE_DEVICES': '0'})\n"
+    assert [(row.requirement, row.right) for row in summary_of(tmp_path, HEAD + text).ledger] == [
+        ("visible_devices", 1)
+    ]

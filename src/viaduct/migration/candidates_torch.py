@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, CUDA, PLUGINS
+from viaduct.cards.torch_api import NAMES_MISSING_ON_A_CARD, NPU_AND_MLU_NAMES, SUBMODULES
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
 from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.predicates import (
@@ -42,6 +43,7 @@ REQUIREMENTS_NAMING_CARD = ("moves", "device_calls", "device_strings", "amp", "b
 NCCL_GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 # A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
 COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
+CUDA_NAMES = NPU_AND_MLU_NAMES | NAMES_MISSING_ON_A_CARD | SUBMODULES.keys()
 LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
 
 
@@ -122,6 +124,17 @@ def find_device_calls(file: MigratedFile) -> Iterator[Candidate]:
             elif name in DATA_PARALLEL:
                 constructed = [node for node in nodes if not is_type_check(file, node)]
                 yield from (make_candidate(file, "data_parallel", node, "needed") for node in constructed)
+    for node in file.source.nodes_of_type(ast.Attribute):
+        if is_unresolved_device_call(file, node):
+            yield make_candidate(file, "device_calls", node, "needed")
+
+
+def is_unresolved_device_call(file: MigratedFile, node: ast.Attribute) -> bool:
+    """Return True for a name of torch.cuda behind an object that may be torch: `self.lib.cuda.synchronize`."""
+    if node.attr not in CUDA_NAMES or not isinstance(node.value, ast.Attribute) or node.value.attr != "cuda":
+        return False
+    root = get_qualified_root(Site(RULE, file, node), node)
+    return file.names.qualified(node) is None and not is_of_other_library(root)
 
 
 def is_type_check(file: MigratedFile, node: ast.expr) -> bool:
@@ -172,6 +185,9 @@ def find_texts(file: MigratedFile) -> Iterator[Candidate]:
         if COMMAND.search(value) and not is_prose(file, node):
             yield make_candidate(file, "device_strings", node, "needed")
             continue
+        if value == CUDA.visible_variable and is_dict_key(file, node):
+            yield make_candidate(file, "visible_devices", node, judge_variable(file, node))
+            continue
         if prefix not in ("cuda", device) and value not in ("nccl", backend, CUDA.visible_variable):
             continue
         if not selects_device(file, node):
@@ -183,6 +199,21 @@ def find_texts(file: MigratedFile) -> Iterator[Candidate]:
         elif is_device_text(value):
             is_right = prefix == device or is_compared_with(file, node, device)
             yield make_candidate(file, "device_strings", node, "right" if is_right else "needed")
+    for keyword in file.source.nodes_of_type(ast.keyword):
+        if keyword.arg == CUDA.visible_variable:
+            yield make_candidate(file, "visible_devices", keyword, judge_variable(file, keyword))
+
+
+def judge_variable(file: MigratedFile, node: ast.expr | ast.keyword) -> State:
+    """Return "right" for CUDA_VISIBLE_DEVICES in a dict or call that sets another card's variable too."""
+    text = file.source.text_of(file.source.parents[node])
+    is_right = any(card.visible_variable in text for card in CARDS.values() if card is not CUDA)
+    return "right" if is_right else "needed"
+
+
+def is_dict_key(file: MigratedFile, node: ast.Constant) -> bool:
+    parent = file.source.parents.get(node)
+    return isinstance(parent, ast.Dict) and node in parent.keys
 
 
 def is_prose(file: MigratedFile, node: ast.Constant) -> bool:

@@ -79,3 +79,22 @@ def test_what_needs_nothing_for_the_available_card_stays(source: str) -> None:
 def test_the_environment_of_a_child_process_gets_advice(line: str) -> None:
     source = f"import os, torch\n{line}\n"
     check_says("visible_devices", source, "advice", "ASCEND_RT_VISIBLE_DEVICES", to="any")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.environ |= {'CUDA_VISIBLE_DEVICES': '0'}\n",
+        "env = os.environ | {'CUDA_VISIBLE_DEVICES': '0'}\n",
+        "child = dict(os.environ)\nchild.update({'CUDA_VISIBLE_DEVICES': '0'})\n",
+        "child = os.environ.copy()\nchild.update(CUDA_VISIBLE_DEVICES='0')\n",
+    ],
+)
+def test_an_environment_that_is_merged_or_updated_has_the_cards_variable(line: str) -> None:
+    check_rewrite("visible_devices", HEAD + line, HEAD + line.replace(OLD, NEW))
+
+
+def test_a_dict_that_is_no_environment_stays() -> None:
+    check_noop(
+        "visible_devices", HEAD + "table |= {'CUDA_VISIBLE_DEVICES': '0'}\nseen.update(CUDA_VISIBLE_DEVICES=1)\n"
+    )

@@ -48,7 +48,8 @@ def is_environment(site: Site, node: ast.AST) -> bool:
 def is_environment_dict(site: Site, table: ast.Dict) -> bool:
     """Return True for a dict of environment variables.
 
-    `{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`.
+    `{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`,
+    `os.environ |= {"X": "1"}`, `os.environ | {"X": "1"}`.
     """
     items = zip(table.keys, table.values, strict=True)
     if any(key is None and site.qualified_name(value) == "os.environ" for key, value in items):
@@ -57,8 +58,17 @@ def is_environment_dict(site: Site, table: ast.Dict) -> bool:
     if isinstance(parent, ast.keyword):
         return parent.arg == "env"
     if isinstance(parent, ast.Call):
-        return site.qualified_name(parent.func) == "os.environ.update"
+        return is_update(site, parent)
+    if isinstance(parent, ast.AugAssign | ast.BinOp) and isinstance(parent.op, ast.BitOr):
+        other = parent.target if isinstance(parent, ast.AugAssign) else parent.left
+        return other is not table and is_environment(site, other)
     return isinstance(parent, ast.Assign) and "env" in plain_name(parent.targets[0]).lower().split("_")
+
+
+def is_update(site: Site, call: ast.Call) -> bool:
+    """Return True for a call of `os.environ.update`, or of `update` of a copy of the environment."""
+    method = call.func if isinstance(call.func, ast.Attribute) else None
+    return method is not None and method.attr == "update" and is_environment(site, method.value)
 
 
 def get_assigned_value(site: Site, node: ast.Constant) -> ast.expr | None:

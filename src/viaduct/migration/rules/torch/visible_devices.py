@@ -78,8 +78,9 @@ def replace_keyword(site: Site) -> None:
     if site.node.arg != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
-    names = {site.qualified_name(part) for part in (call.func, *call.args)} if isinstance(call, ast.Call) else set()
-    if site.source.is_in_f_string(site.node) or not names & {"os.environ", "os.environ.update"}:
+    is_dict = isinstance(call, ast.Call) and any(site.qualified_name(part) == "os.environ" for part in call.args)
+    is_set = is_dict or (isinstance(call, ast.Call) and variables.is_update(site, call))
+    if site.source.is_in_f_string(site.node) or not is_set:
         return
     if site.target.is_any_card:
         advise_on_other_cards(site)
