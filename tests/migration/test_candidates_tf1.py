@@ -49,3 +49,10 @@ def test_communication_that_is_only_mentioned_is_not_started(tmp_path: Path, lin
 def test_a_gpu_in_a_dictionary_is_unresolved_for_the_mlu(tmp_path: Path, table: str, unresolved: int) -> None:
     text = f"import tensorflow as tf\nD = {table}\nwith tf.device(D['dev']):\n    a = tf.constant(1)\n"
     assert counts(summary_of(tmp_path, text, to="mlu"), "placement")[4] == unresolved
+
+
+def test_a_session_class_that_is_looked_up_by_name_is_unresolved(tmp_path: Path) -> None:
+    text = "import tensorflow as tf\nsession = getattr(tf, 'Session')()\n"
+    assert counts(summary_of(tmp_path, text), "sessions") == (1, 0, 0, 0, 1)
+    text = "import tensorflow as tf\nname = getattr(tf, 'Sessions', 'Session')\n"
+    assert counts(summary_of(tmp_path, text), "sessions") == (0, 0, 0, 0, 0)

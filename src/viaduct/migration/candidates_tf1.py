@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards.tensorflow_api import DEFINING_MODULE, NPU_BRIDGE, full_name
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
+from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
@@ -106,6 +107,15 @@ def find_sessions(file: MigratedFile) -> Iterator[Candidate]:
             elif method in CONFIG_ARGUMENTS_BY_METHOD and may_manage_sessions(file, call, method):
                 state = judge_config(file, call, *CONFIG_ARGUMENTS_BY_METHOD[method])
                 yield make_candidate(file, "sessions", call, state)
+    for node in file.source.nodes_of_type(ast.Call):
+        if is_session_lookup(node):
+            yield make_candidate(file, "sessions", node, "unclear")
+
+
+def is_session_lookup(call: ast.Call) -> bool:
+    """Return True for `getattr(tf, "Session")`."""
+    names = call.args[1:2] if plain_name(call.func) == "getattr" else []
+    return any(literal_text(name) in SESSION_NAMES for name in names)
 
 
 def is_hidden_session(name: str) -> bool:

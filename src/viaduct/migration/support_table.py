@@ -117,6 +117,12 @@ SYMBOLS: tuple[Symbol, ...] = (
         "NCCL 仅支持 NVIDIA 设备:请使用 hccl_ops.allreduce 或 NPUDistributedOptimizer",
     ),
     *make_symbols(
+        ("load_op_library", "load_library"),
+        "under analysis",
+        "this library has compiled operators, perhaps for the host and CUDA only: build them for the device",
+        "该库含已编译的算子,可能只有主机和 CUDA 内核:请为设备编译",
+    ),
+    *make_symbols(
         ("contrib.tensorrt.*", "python.compiler.tensorrt.*"),
         "unsupported",
         "TensorRT is NVIDIA's: convert the frozen graph with the accelerator's own compiler",

@@ -87,3 +87,16 @@ def test_is_cuda_in_an_f_string_is_replaced_for_any_card() -> None:
     after = "import torch\nfrom accelerator_device import accelerator\n"
     after += "print(f'{(x.device.type in accelerator.TYPES)}')\n"
     check_rewrite(RULE, "import torch\nprint(f'{x.is_cuda}')\n", after, to="any")
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "lookup", ["getattr(x, 'is_cuda')", "getattr(x, 'is_cuda', False)", "attrgetter('is_cuda')(x)"]
+)
+def test_a_lookup_by_name_needs_manual_review(lookup: str, to: str) -> None:
+    check_says(RULE, f"import torch\nfrom operator import attrgetter\na = {lookup}\n", "manual", "by its name", to=to)
+
+
+@pytest.mark.parametrize("lookup", ["hasattr(x, 'is_cuda')", "getattr(x, name, 'is_cuda')", "getattr(x, 'dtype')"])
+def test_another_lookup_is_left_alone(lookup: str) -> None:
+    check_noop(RULE, f"import torch\na = {lookup}\n")

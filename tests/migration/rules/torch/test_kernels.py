@@ -49,3 +49,8 @@ def test_a_python_module_of_the_project_is_not_reported() -> None:
 
 def test_an_extension_that_is_built_without_cuda_gets_advice() -> None:
     check_says("kernels", HEAD + "e = load_inline('op', '', with_cuda=False)\n", "advice", "C++ extension")
+
+
+def test_a_library_of_operators_needs_manual_review() -> None:
+    check_says("kernels", "import torch\ntorch.ops.load_library('libops.so')\n", "manual", "kernels for CUDA only")
+    check_noop("kernels", "import torch\nimport plugins\nplugins.load_library('libops.so')\n")

@@ -2,8 +2,8 @@
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. Kernels must be rewritten, in Ascend C for the NPU and
 in BANG C for the MLU, or replaced by operators of PyTorch. An import of a compiled module (`import correlation_cuda`)
-is reported too, unless it is in a `try` with a handler. A pure C++ extension, which has to be built on the target, gets
-advice.
+is reported too, unless it is in a `try` with a handler, and so is a library of operators that `torch.ops.load_library`
+loads, since its name does not show its devices. A pure C++ extension, which has to be built on the target, gets advice.
 """
 
 from __future__ import annotations
@@ -42,6 +42,17 @@ def report_load(site: Site) -> None:
 @rule.call(f"{CPP_EXTENSION}.CppExtension")
 def advise_extension(site: Site) -> None:
     advise_rebuild(site)
+
+
+@rule.call("torch.ops.load_library", "torch.classes.load_library")
+def report_library(site: Site) -> None:
+    """Report a library of compiled operators, which may have kernels for CUDA only."""
+    site.request_review(
+        "this library has compiled operators, and may have kernels for CUDA only: load a build with kernels for this "
+        "device, or use PyTorch's operators",
+        zh="该库含已编译的算子,可能只有 CUDA 内核:请加载含该设备内核的版本,或改用 PyTorch 算子",
+        risk="high",
+    )
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=("_cuda",))
