@@ -195,3 +195,19 @@ def test_findings_name_the_file_and_the_line(tmp_path: Path) -> None:
     assert finding.after == f"{NEW}=0 python train.py"
     (finding,) = [note for note in outcome.findings if note.file == "bad.sh"]
     assert "cannot be decoded" in finding.message
+
+
+@pytest.mark.parametrize("first_line", ["#!/bin/tcsh", "#!/usr/bin/env python3", "# no interpreter"])
+def test_a_job_script_of_another_language_is_not_searched(tmp_path: Path, first_line: str) -> None:
+    (tmp_path / "train.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
+    (tmp_path / "job.sbatch").write_text(f"{first_line}\nexport {OLD}=0\n")
+    assert "job.sbatch" not in migrated_project(tmp_path).by_path
+
+
+@pytest.mark.parametrize("suffix", ["sbatch", "slurm", "pbs", "lsf"])
+def test_a_job_script_of_a_cluster_is_a_shell_script(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "train.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
+    (tmp_path / f"job.{suffix}").write_text(f"#!/bin/bash -l\n#SBATCH -n 2\nexport {OLD}=0\nDEVICE=cuda\n")
+    job = migrated_project(tmp_path).by_path[f"job.{suffix}"]
+    assert job.after == f"#!/bin/bash -l\n#SBATCH -n 2\nexport {NEW}=0\nDEVICE=cuda\n".encode()
+    assert [(finding.line, finding.status) for finding in job.findings] == [(3, "changed"), (4, "manual")]

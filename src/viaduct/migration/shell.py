@@ -46,6 +46,9 @@ from viaduct.migration.targets import target_cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
+JOB_SUFFIXES = (".sbatch", ".slurm", ".pbs", ".lsf")
+"""Suffixes of a cluster's job scripts, which are searched if their first line names a shell (SHELL)."""
+SHELL = re.compile(rb"#![^\n]*[/ \t](?:ba|da|k|z)?sh(?:\s|\Z)")
 PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
 """Commands that only print or ignore their words."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)  # groups: variable, sign, value
@@ -83,13 +86,13 @@ def normalize_option(name: str) -> str:
 
 def migrate_all(walk: Walk, options: Options, project: Project) -> Iterator[FileResult]:
     """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
-    scripts = [path for path in walk.other_files if path.endswith(SUFFIXES)]
+    scripts = [path for path in walk.other_files if path.endswith((*SUFFIXES, *JOB_SUFFIXES))]
     if not scripts or options.mode == "patch":
         return
     record_options(project)  # no effect on a project that was migrated in parts: each part has called it
     for path in scripts:
         data = walk.read(path)
-        if data is None:
+        if data is None or (path.endswith(JOB_SUFFIXES) and not SHELL.match(data)):
             continue
         migrated = migrate(path, data, options, project)
         if migrated.changed or migrated.findings:
