@@ -102,6 +102,17 @@ def test_without_an_optimizer_each_pass_is_a_step(tmp_path: Path) -> None:
     assert result.side.edges["network"] == ("4",)
 
 
+def test_without_an_optimizer_only_passes_of_the_main_network_are_steps(tmp_path: Path) -> None:
+    """Also in steps that are not dumped, so a step has the same number whichever steps are chosen."""
+    text = HEAD + "other = nn.Linear(3, 3)\nfor _ in range(3):\n    other(model(torch.ones(1, 1, 4, 4)))\n"
+    for name, steps in (("two", "0-1"), ("one", "1")):
+        (tmp_path / name).mkdir()
+        result = dump_script(tmp_path / name, text, steps)
+        assert result.dump.written[-1] == 1
+        ops = {tensor.op for tensor in result.side.tensors if tensor.step == 1}
+        assert {"0", "4", "network", "Linear"} <= ops
+
+
 def test_keyword_arguments_of_the_outermost_network_are_inputs(tmp_path: Path) -> None:
     text = HEAD + "class Net(nn.Module):\n    def forward(self, x, *, mask):\n        return model(x) * mask\n"
     result = dump_script(

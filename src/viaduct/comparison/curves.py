@@ -1,8 +1,9 @@
 """Comparison of two runs without dumps: the first step from which their loss curves differ by more than noise.
 
-The noise of a curve is measured from its own steps, in a running window. The curves differ from the first step on from
-which their smoothed difference keeps its sign and stays beyond twice the noise of both for APART_STEPS steps, or up to
-the end. Runs with other batches differ for fewer steps and agree again, which does not count.
+The noise of a curve is measured from its own steps, in a running window. The curves differ from the first step at which
+only one loss is finite, or from which their smoothed difference keeps its sign and stays beyond twice the noise of both
+for APART_STEPS steps, or up to the end if MIN_STEPS or more are left. Runs with other batches usually differ for fewer
+steps and agree again, which does not count. Steps are those that both runs logged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from viaduct.errors import BadData
 
 METRICS_FILE = "metrics.jsonl"
 SMOOTHING_STEPS = 9  # length of the running median of the difference
-NOISE_WINDOW = 31  # steps around each step from which its noise is measured
+NOISE_WINDOW = 31  # steps around each step (itself included) from which its noise is measured
 MIN_NOISES = 2.0  # a smoothed difference counts if it is larger than this many times the noise of the step
 APART_STEPS = 10  # consecutive steps that must count; at the end of the curves MIN_STEPS are enough
 MIN_STEPS = 5  # fewer steps cannot tell a difference from noise
@@ -32,10 +33,10 @@ MAX_BYTES = 1 << 30  # of metrics.jsonl
 class Curve:
     """The loss of every logged step of one run, and its evaluations."""
 
-    path: Path
+    path: Path  # of the run
     steps: Array
     loss: Array
-    evaluations: tuple[dict[str, float], ...] = ()
+    evaluations: tuple[dict[str, float], ...] = ()  # with the keys step, loss and top1; shown, but not compared
     skipped_lines: int = 0
     is_last_line_skipped: bool = False
 
@@ -51,7 +52,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step from which two curves differ, with both losses (smoothed if both are finite)."""
+    """The first step from which two curves differ, with both losses: if both are finite, their running medians."""
 
     step: int
     left: float
@@ -63,7 +64,8 @@ class FirstDifference:
 class CurveComparison:
     """Two curves on their common steps, and their first difference.
 
-    Steps at which both losses are NaN or infinite are not part of a first difference, and do not count as agreement.
+    Steps at which both losses are NaN or infinite are no difference, and do not count as agreement. The curves pass if
+    there is neither such a step nor a first difference.
     """
 
     left: Curve
@@ -122,13 +124,13 @@ class CurveComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return notes on the lines that could not be read."""
+        """Return a note for each side with lines that could not be read."""
         sides = (("left", self.left), ("right", self.right))
         return tuple(f"{name}: {curve.skipped_note}" for name, curve in sides if curve.skipped_note)
 
 
 def compare_curves(left: Path, right: Path) -> CurveComparison:
-    """Read the loss curves of both runs, and find their first difference."""
+    """Read the loss curves of both runs, and find their first difference; raise BadData for too few common steps."""
     curves = read_curve(left), read_curve(right)
     steps, at_left, at_right = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
     if not steps.size:
@@ -150,7 +152,10 @@ def has_curve(path: Path) -> bool:
 
 
 def read_curve(run: Path) -> Curve:
-    """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData if there is no loss."""
+    """Read RUN/metrics.jsonl, and count lines that cannot be read; raise BadData if there is no loss.
+
+    Of a step that was logged twice, as after a resumption, the last loss counts.
+    """
     path = run / METRICS_FILE
     losses: dict[int, float] = {}
     evaluations, skipped, is_skipped = [], 0, False
@@ -218,7 +223,7 @@ def find_first_difference(steps: Array, left: Array, right: Array) -> FirstDiffe
 
 
 def stays_apart(signs: Sequence[float] | Array) -> bool:
-    """Return True if all differences have the same sign; it is 0 for a difference within noise."""
+    """Return True if there are MIN_STEPS signs or more, all equal and none 0, which is a difference within noise."""
     return len(signs) >= MIN_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
@@ -227,7 +232,7 @@ def finite_or_nan(values: Array) -> Array:
 
 
 def estimate_noise(values: Array) -> Array:
-    """Estimate the noise of each step's loss from the differences of neighbouring steps."""
+    """Estimate the standard deviation of each step's loss from the differences of neighbouring steps."""
     if len(values) < 3:
         return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
@@ -236,12 +241,12 @@ def estimate_noise(values: Array) -> Array:
 
 
 def smooth_by_median(values: Array) -> Array:
-    """Return running medians, or the values if they are too few."""
+    """Return running medians, or the values if there are fewer than two windows of them."""
     return compute_running_medians(values, SMOOTHING_STEPS) if len(values) >= 2 * SMOOTHING_STEPS else values
 
 
 def compute_running_medians(values: Array, width: int) -> Array:
-    """Return running medians over `width` values, fewer at the ends; NaN does not count."""
+    """Return running medians over `width` values (an odd number), fewer at the ends; NaN does not count."""
     half = min(width, len(values)) // 2
     padded = np.concatenate([np.full(half, np.nan), values, np.full(half, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)

@@ -1,6 +1,7 @@
 """Dumps of chosen steps of a user's script, which is not changed (`viaduct dump`).
 
-A root is a module that no other module calls, such as a network; scripts/network_calls.py reports its calls.
+A root is an outermost module: one that no other module calls, such as a network or a loss. scripts/network_calls.py
+reports its calls.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ StepBy = Literal["auto", "optimizer", "forward"]
 
 @dataclass
 class Observations:
-    """What a script has done so far."""
+    """What a script has done so far. Calls are observed only while outermost modules are watched."""
 
     networks: dict[str, None] = field(default_factory=dict)  # ordered set of the classes of the outermost modules
     passes: int = 0  # calls of outermost modules with parameters
-    optimizers: int = 0
-    steps: int = 0
+    optimizers: int = 0  # number of optimizers that were created
+    steps: int = 0  # steps that have ended
 
 
 class ScriptDump(DumpBase):
     """Dump of one script.
 
-    A step ends with the step of the primary optimizer (the first that steps). If no optimizer exists when the first
-    network is called, it ends with each forward pass. `step_by` overrides this choice. `run_on`: do not stop the script
-    after the last step.
+    A step ends with the step of the primary optimizer (the first that steps) or, if there are several, as the next
+    forward pass begins. If no optimizer exists when the first outermost module is called, each forward pass of the main
+    network, the first one with parameters, ends a step. `step_by` overrides this choice. `run_on`: do not stop the
+    script after the last step.
     """
 
     def __init__(
@@ -53,11 +55,11 @@ class ScriptDump(DumpBase):
         super().__init__(plan, folder)
         self.script, self.run_on, self.step_by = script, run_on, step_by
         self.seen = Observations()
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # of writing a step
         self._selected_step: int | None = None  # the current step, if it is to be dumped
-        self._prefixes: dict[nn.Module, str] = {}
-        self._precision = ""
-        self._watched: set[nn.Module] = set()
+        self._prefixes: dict[nn.Module, str] = {}  # by root, see `_choose_prefix`
+        self._precision = ""  # dtype of autocast in the dumped step; "" without autocast
+        self._watched: set[nn.Module] = set()  # roots whose modules are watched in this step
         self._roots: NetworkCalls | None = None
         self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.step_by != "forward")
 
@@ -99,7 +101,7 @@ class ScriptDump(DumpBase):
             self._roots = None
 
     def on_call(self, module: nn.Module, args: Any) -> None:
-        """Watch a network that is not called by another one."""
+        """Handle the call of an outermost module: if the step is dumped, watch its modules and record its inputs."""
         self._steps.end_waiting_step()
         if self.step_by == "auto":
             self.step_by = "optimizer" if self.seen.optimizers else "forward"
@@ -119,9 +121,9 @@ class ScriptDump(DumpBase):
             self._current.recorder.on_enter(self._choose_prefix(root) or ROOT_MODULE, root, args, {})
 
     def _choose_prefix(self, root: nn.Module) -> str:
-        """Return the prefix of a network's module names: empty for the first network with weights, else its class.
+        """Return the prefix of a root's module names: empty for the first root with parameters, else its class.
 
-        From the second network of a class on, a number follows.
+        From the second root of a class with a prefix on, a number follows.
         """
         if root not in self._prefixes:
             kind, prefixes = type(root).__name__, set(self._prefixes.values())
@@ -131,14 +133,14 @@ class ScriptDump(DumpBase):
         return self._prefixes[root]
 
     def on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Record the outermost module's output; end the step if a pass is a step."""
+        """Record the outermost module's output; if a pass of the main network is a step, end the step."""
         root = unwrap_module(module)
         if root is module and root in self._watched and self._current is not None:
             self._current.recorder.on_exit(self._choose_prefix(root) or ROOT_MODULE, root, args, kwargs, output)
         if next(root.parameters(), None) is None:
             return
         self.seen.passes += 1
-        if self.step_by == "forward" and self._prefixes.get(root, "") == "":
+        if self.step_by == "forward" and self._choose_prefix(root) == "":
             self._steps.advance()
         elif self._selected_step is None:
             self._watch_roots(on=False)
@@ -168,7 +170,7 @@ class ScriptDump(DumpBase):
 
 
 def describe_autocast(root: nn.Module) -> str:
-    """Return the dtype of autocast on a network's device; empty if it is off."""
+    """Return `autocast` and its dtype on a network's device; empty if it is off."""
     first = next(root.parameters(), None)
     kind = first.device.type if first is not None else "cpu"
     return f"autocast {torch.get_autocast_dtype(kind)}".replace("torch.", "") if torch.is_autocast_enabled(kind) else ""
@@ -176,6 +178,7 @@ def describe_autocast(root: nn.Module) -> str:
 
 @contextmanager
 def count_optimizers(seen: Observations) -> Iterator[None]:
+    """Count the optimizers that are created in the block."""
     optimizer_class: Any = torch.optim.Optimizer
     plain = optimizer_class.__init__
 

@@ -1,11 +1,12 @@
-"""The tuning bank: a folder with one readable JSON file of fastest variants for each device and software version.
+"""The tuning bank: a folder with one indented JSON file of fastest variants for each device and set of versions.
 
     bank = Bank(Path("mybank"))
     bank.update(fingerprint, lambda stored: stored.with_entry(entry))
     bank.read(fingerprint).entries[key].choice
 
-Writers merge under a lock and replace the file atomically, so several processes may write to one bank, and a killed
-process leaves the file unchanged. A file that cannot be read is never overwritten; `set_aside` renames it.
+The device and the versions are a fingerprint. Writers change a file's current contents under a lock and replace the
+file atomically, so several processes may write to one bank, and a killed process leaves the file unchanged. A file that
+cannot be read is never overwritten; `set_aside` renames it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from viaduct.tuning.signature import Signature
 
 SCHEMA = 1  # version of a bank's file
 RESULT_PREFIX = "tune_result_"  # of the names of result files (result_file.py), which are in the same folder
-MAX_BYTES = 256 << 20  # of a bank's file
-Choice = Mapping[str, int | str | bool]  # a configuration of an operator: a point of its space
+MAX_BYTES = 256 << 20  # of a bank's file; larger ones are not read
+Choice = Mapping[str, int | str | bool]  # a configuration of an operator (a variant, a point of its search space)
 Microseconds = Annotated[float, Ge(0)]
 IMPLEMENTATIONS = {
     "conv2d": ("convolution", "matrix_product", "compiled"),
@@ -72,15 +73,15 @@ class Entry:
     choice: Choice  # the fastest variant
     default: Choice  # the variant that is used without tuning
     default_us: Microseconds
-    best_us: Microseconds
+    best_us: Microseconds  # of `choice`
     spread: Annotated[float, Ge(0)]  # interquartile range of the chosen variant's times, as a share of their median
     mode: str = ""  # search method: "GA", "RL", …
     seed: int = 0
-    measurements: int = 0
-    date: str = ""
-    installed: bool = False  # True if training applies the choice: a recipe's step was faster with it
+    measurements: int = 0  # points that were measured in the search, without the confirmation
+    date: str = ""  # ISO, local time
+    installed: bool = False  # True if training applies the choice: a recipe's step was faster with it (see Verdict)
     note: str = ""
-    failed: tuple[FailedPoint, ...] = ()
+    failed: tuple[FailedPoint, ...] = ()  # not measured again
 
     @property
     def is_default(self) -> bool:
@@ -88,7 +89,7 @@ class Entry:
 
     @property
     def gain(self) -> float:
-        """The default's time divided by the choice's, both measured in the same turns."""
+        """The default's time divided by the choice's, both measured in the same turns; 1 if the latter is 0."""
         return self.default_us / self.best_us if self.best_us else 1.0
 
     def encode(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class Entry:
 class Verdict:
     """Times of a recipe's complete step with and without choices of the bank."""
 
-    step: str  # key of the step, made by training/tuned.py
+    step: str  # key of the recipe's step, made by training/tuned.py
     choices: Mapping[str, Choice]  # by key of the operator's signature
     without_us: Microseconds
     with_us: Microseconds
@@ -127,7 +128,7 @@ class BankContents:
         return replace(self, verdicts={**self.verdicts, verdict.step: verdict})
 
     def merge(self, other: BankContents) -> BankContents:
-        """Return the entries and verdicts of both; for one key, the entry with the larger gain, the later verdict."""
+        """Return the entries and verdicts of both; for one key the better entry, or the later verdict."""
         entries = dict(self.entries)
         for key, entry in other.entries.items():
             entries[key] = choose_better(entries[key], entry) if key in entries else entry
@@ -157,7 +158,10 @@ class BankContents:
 
 
 def choose_better(first: Entry, second: Entry) -> Entry:
-    """Return the entry with the larger gain over the default, with the failed configurations of both."""
+    """Return the entry with the larger gain over the default, with the failed configurations of both.
+
+    Of equal gains an installed entry is better, then the shorter time.
+    """
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
     failed = {json.dumps(dict(row.configuration), sort_keys=True): row for row in (*first.failed, *second.failed)}
     return replace(better, failed=tuple(failed.values()))
@@ -176,6 +180,7 @@ class Bank:
     path: Path
 
     def list_files(self) -> list[Path]:
+        """Return the bank's files, without result files."""
         files = sorted(self.path.glob("*.json"))
         return [file for file in files if not file.name.startswith((RESULT_PREFIX, "."))]
 

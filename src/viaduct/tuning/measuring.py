@@ -1,8 +1,8 @@
 """Measure variants: check their values, then time them in turns until the ranking of two is significant.
 
     timer = VariantTimer("cpu", kinds)
-    timer.check_values(signature, point, default)                         # None, or what is wrong
-    timer.time_in_turns(signature, {"default": …, "candidate": …}, …)     # times of each, turn by turn
+    timer.check_values(signature, point, default)                         # None, or what is wrong with its values
+    timer.time_in_turns(signature, {"default": …, "candidate": …}, …)     # TurnTimes: times of each, turn by turn
 
 A point is a configuration of an operator: one variant. Before every timed run a large buffer is written (twice the
 largest cache, at most MAX_FLUSH), so that the operands are not in the caches. Variants run in turns, and each turn
@@ -31,13 +31,15 @@ from viaduct.tuning.signature import Signature
 
 MARGIN = 0.03  # smallest gain over the default, as a share of its time, for which a variant is stored
 SIGNIFICANT = 0.05  # level of the sign test: largest probability of a result that is due to chance
-MIN_TURNS, MAX_TURNS = 5, 25  # of a measurement
-TURNS_BEFORE_TIMEOUT = 3  # turns that are taken even if the time limit is over
+# Of a measurement. Five turns are the fewest that can be significant: 1 / 2^5 < SIGNIFICANT.
+MIN_TURNS, MAX_TURNS = 5, 25
+TURNS_BEFORE_TIMEOUT = 3  # turns that are taken even if the time limit is over; too few to be significant
 WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11  # minimum number of turns when a winner is measured again
 ERROR_FACTOR = 4.0
 """Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
-MIN_ERROR = 8 * 2.0**-24  # relative error that is always allowed: eight float32 rounding errors
+# Relative error that is always allowed: eight float32 rounding errors. A kind of operator may have its own MIN_ERROR.
+MIN_ERROR = 8 * 2.0**-24
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
 USUAL_CACHE = 32 << 20  # bytes; assumed if the size of the cache is not known
 MAX_FLUSH = 256 << 20  # largest size in bytes of the buffer that is written between runs
@@ -54,6 +56,7 @@ class TurnTimes:
         return float(median(self.times_us[name]))
 
     def spread(self, name: str) -> float:
+        """Return the interquartile range of a variant's times as a share of their median."""
         return Sample(self.times_us[name]).spread
 
     def ratio(self, name: str, base: str) -> float:
@@ -78,10 +81,10 @@ def is_significant(times: list[float], other_times: list[float]) -> bool:
 
 
 class VariantTimer:
-    """Measures variants of operators on one device; the work of the variants of the last operator is cached."""
+    """Measures variants of operators on one device; caches the Work (runnable call) of the last operator's variants."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
-        """Set the device, and the modules or objects for each kind of operator (`operators/`) by KIND."""
+        """Set the device, and the module or object of each kind of operator (`operators/`), by the kind's name."""
         self.device = device
         self.kinds: Mapping[str, OperatorKind] = kinds
         self.clock = Clock(devices.get(device), device)
@@ -89,7 +92,7 @@ class VariantTimer:
         self.signature: Signature | None = None
         # Caches for `signature`:
         self.works: dict[str, Work] = {}  # by point
-        self.reference: list[tuple[str, torch.Tensor]] = []  # values of the default in float64
+        self.reference: list[tuple[str, torch.Tensor]] = []  # name and tensor of the default's values in float64
         self.default_errors: dict[str, float] = {}  # by name of the value
 
     def switch_operator(self, signature: Signature) -> None:
@@ -98,7 +101,7 @@ class VariantTimer:
             self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
     def prepare(self, signature: Signature, point: Choice) -> Work:
-        """Return the work of a point, which is made once."""
+        """Return the work of a point; it is made once while the operator stays the same."""
         self.switch_operator(signature)
         key = repr(sorted(point.items()))
         if key not in self.works:
@@ -159,7 +162,10 @@ def take_turns_until_significant(
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> TurnTimes:
-    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or time run out."""
+    """Time functions in turns until the ranking of the two in `compared` is significant, or turns or time run out.
+
+    At least `min_turns` are taken, unless `seconds` have passed after TURNS_BEFORE_TIMEOUT turns.
+    """
     for run in works.values():
         for _ in range(WARM_UPS):
             run()
@@ -182,13 +188,16 @@ def take_turns_until_significant(
 
 
 class OtherPrograms:
-    """CPU use of all other processes since this object was created, from /proc/stat; 0 if it is not available."""
+    """CPU use of all other processes since this object was created, from /proc/stat; 0 if that cannot be read."""
 
     def __init__(self) -> None:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return three times in seconds: all processors since boot, the busy part of it, and this process."""
+        """Return three times in seconds: of all processors since boot, the busy part of it, and of this process.
+
+        All are 0 if /proc/stat cannot be read.
+        """
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
@@ -198,7 +207,7 @@ class OtherPrograms:
         return sum(numbers) / tick, (sum(numbers) - idle) / tick, time.process_time()
 
     def measure_share(self) -> float:
-        """Return the share of all processors that other processes used."""
+        """Return the share of all processors' time that other processes used."""
         total, busy, own_time = (now - then for now, then in zip(self.read(), self.before, strict=True))
         return max(0.0, min(1.0, (busy - own_time) / total)) if total > 0 else 0.0
 

@@ -1,11 +1,11 @@
 """Search for the fastest variant of one operator.
 
 A point is a configuration of the operator. A searcher proposes a point, the worker process measures it, and the
-searcher receives the time. The fastest point, if it is not the default, is measured again against the default, and the
-result is stored in the bank.
+searcher receives the time. The fastest point, if it is not the default, is measured again against the default.
+`result_file.decide_status` says whether the result is stored in the bank or an earlier entry stays.
 
 Each measurement is written to the journal before the next one begins, so a killed search can resume. The confirmation
-of the winner is not journaled; it is measured again.
+of the winner is not journaled: a resumed search measures it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.tuning.worker_process import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
 """Time after which a worker without an answer is killed; it is asked to measure for a quarter of this time."""
-COMPILING_LIMIT_S = 240.0  # time limit of a worker for a variant that must be compiled first
+COMPILING_LIMIT_S = 240.0  # the same limit for a variant that must be compiled first
 NEIGHBOURS = 4  # largest number of similar operators whose choices a search begins with
 
 
@@ -43,7 +43,7 @@ class Operator:
 
     @property
     def is_thread_count(self) -> bool:
-        """True for the number of threads, which is tuned with complete steps, and only on a quiet machine."""
+        """True for the number of threads, which is tuned with complete steps, unless other programs use the machine."""
         return self.signature.kind == THREADS
 
 
@@ -55,14 +55,17 @@ class Outcome:
     status: Status = field(default_factory=Status)
     entry: Entry | None = None
     """The operator's entry after this run, from the user's bank or the one shipped with viaduct."""
-    search_result: Entry | None = None  # result of a search in this run
-    default_us: float = 0.0
+    search_result: Entry | None = None  # result of a search in this run, stored or not
+    default_us: float = 0.0  # the default's microseconds, measured before the search
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
-    """Microseconds of each new best point of the search, and its time of day."""
+    """Microseconds of each new best point of the search, or of the default alone, and the date and time."""
     note: str = ""  # reason why a search gave no result
 
     def share_of_step(self, step_us: float) -> float:
-        """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads."""
+        """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads.
+
+        0 if the time of a step, `step_us`, is not known.
+        """
         if self.operator.is_thread_count:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0
@@ -96,7 +99,7 @@ class Tuner:
     measurements: int = 0  # number of measurements in this run
     reused: int = 0  # number of measurements taken from the journal of an interrupted run
     other_loads: list[float] = field(default_factory=list)
-    """Share of the processors that other programs used during each measurement."""
+    """Share of the processors that other programs used during each measurement that states it."""
 
     def find_entry(self, signature: Signature) -> Entry | None:
         """Return the entry of an operator in the bank, else in the bank that is shipped with viaduct."""
@@ -109,9 +112,9 @@ class Tuner:
         return None if "us" not in result else float(result["us"])
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
-        """Search one operator for about `seconds`, and store the result.
+        """Search one operator for about `seconds`, and store the result unless the bank has an entry as good.
 
-        An operator with an entry in the bank is searched only with `repeat`.
+        An operator with an entry in the user's bank or the one shipped with viaduct is searched only with `repeat`.
         """
         earlier = self.find_entry(operator.signature)
         outcome = Outcome(operator, entry=earlier, default_us=default_us)
@@ -134,7 +137,8 @@ class Tuner:
         """Return the entry of the best variant, or of the default if no variant is significantly better.
 
         None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts cannot be
-        compared because the machine is busy. `earlier` is the operator's entry in the bank.
+        compared because the machine is busy. `earlier` is the operator's entry in the bank; `end` is in the seconds of
+        time.monotonic, after which only the journal's measurements are used.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
@@ -142,7 +146,8 @@ class Tuner:
         searcher.tell(default, outcome.default_us)
         best, best_ratio = default, 1.0  # the fastest point, and its time as a share of the default's
         failed = {encode_point(row.configuration): row for row in (earlier.failed if earlier else ())}
-        measurement_count, is_complete = 0, False
+        measurement_count = 0  # without the default
+        is_complete = False  # True: the searcher has no further point
         journal = self.open_journal(operator)
         measured = journal.read()
         while (point := searcher.ask()) is not None:
@@ -167,7 +172,7 @@ class Tuner:
                 best, best_ratio = point, result["ratio"]
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
                 self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
-        else:  # the searcher has no further point
+        else:
             is_complete = True
         if not measurement_count and not is_complete:
             outcome.note = "the budget was spent before a variant was measured"
@@ -184,7 +189,10 @@ class Tuner:
         failed: tuple[FailedPoint, ...],
         measurement_count: int,
     ) -> Entry:
-        """Measure the winner again; return its entry or, without a significant gain above MARGIN, the default's."""
+        """Measure the winner again; return its entry or, without a significant gain of at least MARGIN, the default's.
+
+        `measurement_count`: variants that were measured in the search.
+        """
         default = operator.space.default
         entry = Entry(
             signature=operator.signature,
@@ -195,7 +203,7 @@ class Tuner:
             spread=0.0,
             mode=self.mode,
             seed=self.seed,
-            measurements=measurement_count + 1,
+            measurements=measurement_count + 1,  # and the default
             date=datetime.now().isoformat(timespec="seconds"),
             failed=failed,
         )
@@ -223,8 +231,9 @@ class Tuner:
     ) -> dict[str, Any]:
         """Return the measurement of a point, from the journal if it has one.
 
-        It has the keys of the answer of `request_server.OperatorRequests.measure`, or only `failed` with the reason.
-        `incumbent` is the best point so far. With `confirming`, the journal is neither read nor written.
+        It has the keys of the answer of `request_server.OperatorRequests.measure`, or only `failed` with the reason
+        (crashed, hung, or wrong values). `incumbent` is the best point so far. With `confirming`, the journal is
+        neither read nor written.
         """
         journal = self.open_journal(operator)
         recorded = None if confirming else journal.read().get(encode_point(point))
@@ -259,7 +268,10 @@ class Tuner:
         return answer
 
     def list_neighbours(self, signature: Signature) -> list[Choice]:
-        """Return up to NEIGHBOURS choices of operators of the same kind, sorted by the number of equal fields."""
+        """Return up to NEIGHBOURS choices of operators of the same kind, those with most equal fields first.
+
+        They are from the user's bank; operators whose choice is the default are left out.
+        """
         stored = self.bank.read(self.fingerprint).entries.values()
         entries = [row for row in stored if row.signature.kind == signature.kind and not row.is_default]
         fields = set(signature.fields)
