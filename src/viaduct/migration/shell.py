@@ -8,7 +8,7 @@ whole script if one of its lists of devices is not valid on the card; the list i
 and NCCL are reported. An option whose value is a CUDA device or `nccl` gets a new value if a PyTorch script of the
 project declares the option for a device or a backend; else it is reported. Variables and options for a device or a
 backend are also reported if CUDA or NCCL is a part of their value. Findings name the rules that do the same in Python.
-Files that are not named *.sh or *.bash are not searched.
+Searched are files named *.sh or *.bash, and job scripts (JOB_SUFFIXES) whose first line names a shell.
 """
 
 from __future__ import annotations
