@@ -162,8 +162,9 @@ class Neighbour:
     op_type: str
     hops: int  # distance from the origin: 0: the origin; -1: feeds it or ran before it; 1: is fed by it or ran after it
     result: Result
-    error: float | None  # the largest error of its outputs (calls.compute_error); None if nothing was measured
-    row_index: int | None  # of its worst row
+    # The largest error (calls.compute_error) of its outputs, or of all its tensors if it has none; None: not measured.
+    error: float | None
+    row_index: int | None  # of the worst row among these; None: the dump has none
 
 
 @dataclass(frozen=True, slots=True)

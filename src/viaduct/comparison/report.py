@@ -172,7 +172,7 @@ def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels:
 
 
 def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
-    text = "Every point is a tensor; a click on it shows its row."
+    text = "Every point is a tensor of one step and rank; a click on it shows its row."
     here = (rows[shown[0]].tensor.step, rows[shown[0]].tensor.rank)
     unmeasured = sum(row.measures is None and (row.tensor.step, row.tensor.rank) == here for row in rows)
     return f"{text} Only in the table, since they have no measure: {unmeasured:,}." if unmeasured else text
@@ -277,7 +277,7 @@ def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
     if not edges:
         title, text = "Operators in the order they ran", "The dump does not show what feeds the origin or what it feeds"
         edges = tuple(itertools.pairwise(neighbour.op for neighbour in drawn))
-    text += "; the number is the relative error of the output."
+    text += "; the number is the largest relative error of the outputs, or of all tensors without outputs."
     if hidden:
         text += f" {hidden} further neighbours are not drawn."
     return GraphDrawing(title, [make_node(neighbour) for neighbour in drawn], edges, text)
