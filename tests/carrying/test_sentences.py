@@ -13,7 +13,7 @@ import pytest
 from carrying.sample_carries import diff, make_sides
 from carrying.sample_observations import make_observation
 from viaduct.carrying.agreement import judge, pair_observations
-from viaduct.carrying.sentences import describe_worst, list_uncompared_remarks
+from viaduct.carrying.sentences import describe_worst, list_compared_remarks, list_uncompared_remarks
 
 
 def test_the_largest_difference_is_among_what_is_judged() -> None:
@@ -50,3 +50,21 @@ def test_changed_files_whose_lines_are_not_counted_are_named(tmp_path: Path, lan
     sides.diffs |= {"run.sh": diff("a\n", "b\n"), "conf.yaml": diff("a\n", "b\n"), "lib.py": diff("a\n", "b\n")}
     (_, text) = list_uncompared_remarks(result)[1]
     assert text.endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["equal", "equal"], "2 written files."),
+        (["equal", "rounding", "not compared"], "2 written files, within rounding: f1."),
+        (["rounding"] * 4, "4 written files, within rounding: f0, f1, f2 and more."),
+    ],
+)
+def test_a_written_file_within_rounding_is_named(states: list[str], expected: str) -> None:
+    result: Any = SimpleNamespace(
+        agreement=judge([]),
+        further_results=SimpleNamespace(evaluations=0, compared=0),
+        written_files=[SimpleNamespace(name=f"f{index}", state=state) for index, state in enumerate(states)],
+    )
+    [(_, text)] = list_compared_remarks(result)
+    assert text.endswith(f"; {expected}")

@@ -270,9 +270,15 @@ def list_compared_remarks(result: CarryResult) -> list[tuple[str, str]]:
         parts += [
             format_count(result.further_results.evaluations, "pass without gradients", "passes without gradients"),
             format_count(result.further_results.compared, "printed number", "printed numbers"),
-            format_count(files, "written file", "written files"),
+            format_count(files, "written file", "written files") + describe_rounded_files(result),
         ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
+
+
+def describe_rounded_files(result: CarryResult) -> str:
+    """Return the part of a sentence that names the written files with values that differ by rounding."""
+    names = [file.name for file in result.written_files if file.state == "rounding"]
+    return f", within rounding: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}" if names else ""
 
 
 def format_count(count: int, singular: str, plural: str) -> str:
