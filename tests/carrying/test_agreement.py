@@ -46,6 +46,16 @@ def test_tiny_values_are_not_equal_because_they_are_tiny() -> None:
         assert judge(pair_observations(tiny, other)).verdict == "differ"
 
 
+def test_half_precision_does_not_bring_its_own_tolerance() -> None:
+    values = np.linspace(1, 2, 7)
+
+    def observe(dtype: type) -> Observations:
+        return make_observation(weights={"w": values.astype(dtype)})
+
+    assert judge(pair_observations(observe(np.float32), observe(np.float16))).verdict == "differ"
+    assert judge(pair_observations(observe(np.float16), observe(np.float32))).verdict == "rounding"
+
+
 def test_without_a_loss_nothing_is_proved() -> None:
     assert (
         judge(pair_observations(make_observation(losses=[[], [], []]), make_observation(losses=[[], [], []]))).verdict

@@ -70,6 +70,14 @@ def test_a_checkpoint_is_compared_tensor_by_tensor(tmp_path: Path) -> None:
     assert "model.fc.weight is off by 0.1" in found["b.pt"].detail
 
 
+def test_a_checkpoint_in_half_precision_differs(tmp_path: Path) -> None:
+    import torch
+
+    weight = torch.linspace(1, 2, 7)
+    found = compare(tmp_path, {"a.pt": torch_writer(w=weight)}, {"a.pt": torch_writer(w=weight.half())})
+    assert found["a.pt"].state == "differs"
+
+
 def test_a_learning_rate_in_a_checkpoint_that_differs_is_named(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a.pt": torch_writer(lr=0.1, w=weights())}, {"a.pt": torch_writer(lr=0.2, w=weights())})
     assert "lr is 0.1 in the original, 0.2 after the migration" in found["a.pt"].detail

@@ -60,7 +60,7 @@ class ValuePair:
     left: float  # the original's loss, or the norm of its tensor; NaN if it has none
     right: float  # the migrated script's loss or norm
     error: float  # difference relative to the original's norm; infinite if there is none (`measure_distance`) or `why`
-    # Machine epsilon of a tensor's dtype, 0 if neither side holds real floats; of float32 for every loss.
+    # Machine epsilon of the dtype of the original's tensor, 0 if it holds no real floats; of float32 for every loss.
     unit: float = FLOAT32_EPSILON
     why: str = ""  # why there is nothing to compare: one side lacks the value, or the shapes differ
     noise: float = 0.0  # relative difference that rounding causes, as the module's docstring defines it
@@ -174,7 +174,7 @@ def pair_arrays(kind: ValueKind, left: Arrays, right: Arrays, rank: int) -> Iter
         if a is None or b is None or why:
             yield ValuePair(kind, name, rank, step, *norms, math.inf, why=why)
         else:
-            yield ValuePair(kind, name, rank, step, *norms, measure_distance(a, b), find_epsilon(a, b))
+            yield ValuePair(kind, name, rank, step, *norms, measure_distance(a, b), find_epsilon(a))
 
 
 def describe_mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
@@ -215,10 +215,12 @@ def compute_norm(array: NDArray[Any] | None) -> float:
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
-def find_epsilon(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the larger machine epsilon of two arrays; 0 if neither holds real floats."""
-    units = [float(np.finfo(array.dtype).eps) for array in (left, right) if array.dtype.kind == "f"]
-    return max(units, default=0.0)
+def find_epsilon(original: NDArray[Any]) -> float:
+    """Return the machine epsilon of an array; 0 if it holds no real floats.
+
+    The migrated script's dtype does not count: a migration to half precision must not bring its own tolerance.
+    """
+    return float(np.finfo(original.dtype).eps) if original.dtype.kind == "f" else 0.0
 
 
 # ---- judging
