@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from forked_viaduct import Command, start_viaduct, viaduct
+from viaduct.atomic_files import LEFTOVERS
 
 RECIPE = """
 import os
@@ -98,17 +99,18 @@ def wait_for_step(process: subprocess.Popen[str], step: int) -> None:
     raise AssertionError(f"the run ended before step {step}: {process.stderr and process.stderr.read()}")
 
 
-def writing(run: Path) -> bool:
-    return any((run / "checkpoints").glob(".step-*.tmp"))
+def is_writing(run: Path) -> bool:
+    """Return True if a checkpoint is half-written or half-removed."""
+    return any((run / "checkpoints").glob(LEFTOVERS))
 
 
 def kill_while_writing(process: Command, run: Path) -> None:
     """Stop the process while a checkpoint is half-written, then kill it."""
     began = time.monotonic()
     while process.returncode is None and time.monotonic() - began < 300:
-        if writing(run):
+        if is_writing(run):
             os.kill(process.pid, signal.SIGSTOP)
-            if writing(run):  # on a loaded machine it may have been done before it was stopped
+            if is_writing(run):  # on a loaded machine it may have been done before it was stopped
                 break
             os.kill(process.pid, signal.SIGCONT)
     process.kill()
@@ -125,7 +127,7 @@ def same_evaluations(one: Path, other: Path) -> bool:
 
 def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     run, moments = tmp_path / "run", random.Random(7)
-    kills = half_written = 0
+    kills = half_written = finished = 0
     while kills < 20:
         with start_viaduct(*words_for(recipe, run)) as process:
             if kills % 2:
@@ -137,9 +139,11 @@ def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: 
         if process.returncode == 0:  # it came to its end between two kills: begin another
             assert_equal_runs(run, undisturbed)
             shutil.rmtree(run)
+            finished += 1
+            assert finished < 20, "no process is killed before it ends"
         else:
             kills += 1
-            half_written += writing(run)
+            half_written += is_writing(run)
     assert half_written >= 5, "too few kills fell into the writing of a checkpoint"
     last = viaduct(*words_for(recipe, run))
     assert last.returncode == 0, last.stderr
@@ -149,7 +153,7 @@ def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: 
 def assert_equal_runs(run: Path, undisturbed: Path) -> None:
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
     assert same_evaluations(run, undisturbed)
-    assert not writing(run)
+    assert not is_writing(run)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
