@@ -8,6 +8,7 @@ from viaduct.comparison.naming import (
     FileNames,
     is_plain_file_name,
     normalise_operator,
+    order_inputs,
     parse_patterns,
     parse_steps,
     remove_wrappers,
@@ -84,3 +85,15 @@ def test_hostile_names_become_safe_and_distinct_file_names() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b", None, 3])
 def test_a_path_is_no_plain_file_name(name: object) -> None:
     assert not is_plain_file_name(name)
+
+
+def test_inputs_of_batch_norms_backward_kernels_are_in_one_order() -> None:
+    assert order_inputs("aten::cudnn_batch_norm_backward", ["x", "gradient", "weight"]) == ["gradient", "x", "weight"]
+    assert order_inputs("aten::native_batch_norm_backward", ["gradient", "x", "weight"]) == ["gradient", "x", "weight"]
+
+
+@pytest.mark.parametrize("operator", ["cudnn_batch_norm_backward", "native_batch_norm_backward"])
+def test_the_order_of_inputs_is_that_of_torchs_schema(operator: str) -> None:
+    torch = pytest.importorskip("torch")
+    names = [argument.name for argument in getattr(torch.ops.aten, operator).default._schema.arguments]
+    assert order_inputs(operator, names)[:3] in (["grad_out", "input", "weight"], ["grad_output", "input", "weight"])

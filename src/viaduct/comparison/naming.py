@@ -14,6 +14,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from viaduct.errors import BadValue
 
@@ -122,7 +123,7 @@ def remove_wrappers(name: str) -> str:
 KERNELS = {
     "convolution": (
         "convolution_overrideable _convolution cudnn_convolution mkldnn_convolution thnn_conv2d "
-        "slow_conv2d_forward _conv_depthwise2d"
+        "_slow_conv2d_forward _conv_depthwise2d"
     ),
     "convolution_backward": "convolution_backward_overrideable",
     "batch_norm": (
@@ -148,7 +149,8 @@ KERNELS = {
     ),
     "scaled_dot_product_attention_backward": (
         "_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
-        "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"
+        "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward "
+        "_scaled_dot_product_fused_attention_overrideable_backward"
     ),
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
@@ -162,13 +164,25 @@ SHARED_OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# Number of first inputs that are dumped, since they have the same meaning on every device; of all others, all inputs.
+# Number of first inputs that are dumped, since they have the same meaning on every device (in the order of
+# `order_inputs`); of all others, all inputs.
 SHARED_INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,
     "scaled_dot_product_attention": 3,
     "scaled_dot_product_attention_backward": 4,
 }
+
+
+# Kernels that take (input, gradient, …), where the other kernels of the operator take (gradient, input, …).
+INPUT_FIRST = ("cudnn_batch_norm_backward", "miopen_batch_norm_backward")
+
+
+def order_inputs(name: str, inputs: list[Any]) -> list[Any]:
+    """Return the input tensors of a kernel in the order of the operator's other kernels."""
+    if name.rsplit("::", 1)[-1].split(".")[0] in INPUT_FIRST:
+        return [*inputs[1::-1], *inputs[2:]]
+    return inputs
 
 
 def normalise_operator(name: str) -> str:

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
 from viaduct.comparison.modules import HookRecorder
-from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, normalise_operator
+from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, normalise_operator, order_inputs
 from viaduct.comparison.records import Role
 
 # Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
@@ -83,7 +83,8 @@ class OperatorRecorder(HookRecorder):
             self.propagate_producers(inputs, find_tensors(result))
             return result
         op = self.name_operator(kind)
-        entries = self.record(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
+        dumped = order_inputs(function.name(), inputs)[: SHARED_INPUTS.get(kind)]
+        entries = self.record(op, kind, "input", dumped)
         self.edges[op] = dict.fromkeys(self.list_producers(inputs))
         result = function(*args, **kwargs)
         written = find_tensors(result) or inputs[:1]  # an operator that returns nothing writes to its first input
