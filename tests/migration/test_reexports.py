@@ -59,6 +59,16 @@ def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
     assert "NpuOptimizer" in migrate(tmp_path, files).by_path["main.py"].new_text
 
 
+def test_many_modules_that_import_each_other_are_followed_once_each(tmp_path: Path) -> None:
+    modules = [f"module{number}" for number in range(40)]
+    stars = "".join(f"from {module} import *\n" for module in modules)
+    files = {f"{module}.py": stars for module in modules} | {
+        "main.py": f"{stars}x = torch.ones(missing).cuda()\n",
+        "module39.py": f"{stars}import torch\n",
+    }
+    assert ".npu()" in migrate(tmp_path, files).by_path["main.py"].new_text
+
+
 @pytest.mark.parametrize(
     "init", ["from .read import make\n", "from pipeline.read import make\n", "from .read import *\n"]
 )

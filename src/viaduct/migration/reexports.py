@@ -51,6 +51,7 @@ class Exports:
     modules: dict[str, dict[str, str]] = field(default_factory=dict)  # module -> name -> qualified name
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
     by_last_name: dict[str, list[str]] = field(default_factory=dict)  # last part of a module's name -> modules
+    _sources: dict[str, list[str]] = field(default_factory=dict)  # results of `follow_stars`
 
     def record(self, names: Names) -> None:
         """Record the names that a file offers: its functions, classes and imports."""
@@ -64,6 +65,7 @@ class Exports:
 
     def add(self, module: str, offered: dict[str, str], stars: tuple[str, ...] = ()) -> None:
         """Record the names that a module offers, and the modules that it imports with a star."""
+        self._sources.clear()
         self.modules[module] = offered
         self.stars[module] = stars
         self.by_last_name.setdefault(module.rpartition(".")[2], []).append(module)
@@ -95,19 +97,29 @@ class Exports:
             head, _, remainder = head.rpartition(".")
         return None
 
-    def find_offered(self, module: str, name: str, visited: tuple[str, ...] = ()) -> str | None:
+    def find_offered(self, module: str, name: str) -> str | None:
         """Return the qualified name of a name that a module binds or imports with a star; else None."""
-        origin = self.modules[module].get(name)
-        if origin is not None or len(visited) > MAX_STEPS:
-            return origin
-        package = module.rpartition(".")[0]
-        for star in self.stars[module]:
-            source = self.find_module(star, package) or self.find_module(star, module)
-            if source is not None and source not in visited:
-                origin = self.find_offered(source, name, (*visited, module))
-                if origin is not None:
-                    return origin
+        for source in self.follow_stars(module):
+            if name in self.modules[source]:
+                return self.modules[source][name]
         return None
+
+    def follow_stars(self, module: str) -> list[str]:
+        """Return a module and all modules of the project that it imports with a star, also through each other."""
+        if module not in self._sources:
+            sources, waiting = dict[str, None](), [module]
+            while waiting:
+                source = waiting.pop()
+                if source in sources:
+                    continue
+                sources[source] = None
+                package = source.rpartition(".")[0]
+                found = (
+                    self.find_module(star, package) or self.find_module(star, source) for star in self.stars[source]
+                )
+                waiting += reversed([star for star in found if star is not None])
+            self._sources[module] = list(sources)
+        return self._sources[module]
 
     def find_in_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
         """Return the qualified name of a name that `from module import *` of one of these modules binds; else None."""
