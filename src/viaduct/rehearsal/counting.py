@@ -23,6 +23,7 @@ from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepEndTracer, parse_step_end
+from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.runner import StopScript
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
@@ -156,10 +157,6 @@ def limit_loaders(batches: int) -> None:
     """End each pass over a DataLoader after `batches` batches; `len` of the loader stays unchanged."""
     from torch.utils.data import DataLoader
 
-    loader: Any = DataLoader
-    plain = loader.__iter__
-
-    def iterate_limited(self: Any) -> Iterator[Any]:
+    @wrap(DataLoader, "__iter__")
+    def iterate_limited(plain: Any, self: Any) -> Iterator[Any]:
         return itertools.islice(plain(self), batches)
-
-    loader.__iter__ = iterate_limited

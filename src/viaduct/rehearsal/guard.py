@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import functools
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.wrapping import wrap
 
 OWNED_FILE = "links.json"  # in the record folder: the list of the user's own files and folders
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
@@ -225,12 +225,8 @@ def add_audit_to_torch_save() -> None:
     """Wrap torch.save, which writes in C++, so that it calls audit hooks as Python's own functions do."""
     import torch
 
-    plain = torch.save
-
-    @functools.wraps(plain)
-    def save_checked(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+    @wrap(torch, "save")
+    def save_checked(plain: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(f, (str, os.PathLike)):
             sys.audit("open", os.fspath(f), "w", os.O_WRONLY | os.O_TRUNC)
         return plain(obj, f, *args, **kwargs)
-
-    torch.save = save_checked

@@ -9,7 +9,6 @@ element of large inputs and outputs is recorded.
 
 from __future__ import annotations
 
-import functools
 import json
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal import limits
+from viaduct.rehearsal.wrapping import wrap
 
 if TYPE_CHECKING:
     import numpy
@@ -200,16 +200,13 @@ def write_facts(folder: Path, facts: list[Fact]) -> None:
 
 def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda created: None) -> None:
     """Wrap a constructor so that it stores the user's line that creates an object, and calls `on_created`."""
-    plain = kind.__init__
 
-    @functools.wraps(plain)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @wrap(kind, "__init__")
+    def init(plain: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         if find_creation_line(self) is None and (location := limits.find_users_line()) is not None:
             remember_line(self, (location.file, location.line))
         plain(self, *args, **kwargs)
         on_created(self)
-
-    kind.__init__ = init
 
 
 def find_creation_line(created: Any) -> tuple[str, int] | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.network_calls import NetworkCalls
 
 if TYPE_CHECKING:
@@ -72,10 +73,9 @@ class ManualUpdates:
 
     def _wrap_backward(self, owner: Any) -> None:
         """Wrap Tensor.backward or torch.autograd.backward."""
-        plain = owner.backward
 
-        @functools.wraps(plain)
-        def backward(*args: Any, **kwargs: Any) -> Any:
+        @wrap(owner, "backward")
+        def backward(plain: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside or self.has_optimizer:
                 return plain(*args, **kwargs)
             losses = args[0] if args else kwargs.get("tensors")
@@ -84,8 +84,6 @@ class ManualUpdates:
                 result = plain(*args, **kwargs)
             self.on_backward(trained)
             return result
-
-        owner.backward = backward
 
     @contextmanager
     def _backward_pass(self, trained: list[torch.Tensor]) -> Iterator[None]:
@@ -103,10 +101,9 @@ class ManualUpdates:
 
         A call with create_graph, grad_outputs or several losses is taken for a gradient penalty and is ignored.
         """
-        plain = owner.grad
 
-        @functools.wraps(plain)
-        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+        @wrap(owner, "grad")
+        def grad(plain: Any, outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
             create_graph = kwargs.get("create_graph") or (len(args) > 1 and args[1])  # the fifth parameter
             is_penalty = grad_outputs is not None or create_graph or len(losses) != 1
@@ -118,15 +115,12 @@ class ManualUpdates:
             self.on_gradient_function(losses[0], trained, list(gradients))
             return gradients
 
-        owner.grad = grad
-
     def _wrap_function_gradients(self, owner: Any) -> None:
         """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are ignored."""
         import torch
 
-        plain = owner.grad_and_value
-
-        def grad_and_value(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+        @wrap(owner, "grad_and_value")
+        def grad_and_value(plain: Any, func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
             transformed = plain(func, argnums, has_aux)
 
             @functools.wraps(func)
@@ -144,8 +138,8 @@ class ManualUpdates:
 
             return call
 
-        @functools.wraps(owner.grad)
-        def grad(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+        @wrap(owner, "grad")
+        def grad(plain: Any, func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
             transformed = grad_and_value(func, argnums, has_aux)
 
             @functools.wraps(func)
@@ -154,9 +148,6 @@ class ManualUpdates:
                 return (gradients, value[1]) if has_aux else gradients
 
             return call
-
-        owner.grad_and_value = functools.wraps(plain)(grad_and_value)
-        owner.grad = grad
 
 
 def list_tensors_in(value: Any) -> list[torch.Tensor]:

@@ -20,7 +20,6 @@ without an optimizer, by its position among the tensors that the loss depends on
 
 from __future__ import annotations
 
-import functools
 import json
 import time
 import zipfile
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from viaduct.rehearsal.inspection import MAX_ELEMENTS, Inspection, iterate_tensors
 from viaduct.rehearsal.perturbation import perturb_network
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.network_calls import NetworkCalls
 
 if TYPE_CHECKING:
@@ -111,10 +111,9 @@ class Observation:
 
     def _wrap_backward(self, owner: Any) -> None:
         """Wrap Tensor.backward or torch.autograd.backward to record the losses."""
-        plain = owner.backward
 
-        @functools.wraps(plain)
-        def backward(loss: Any, *args: Any, **kwargs: Any) -> Any:
+        @wrap(owner, "backward")
+        def backward(plain: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return plain(loss, *args, **kwargs)
             self._inside = True
@@ -127,20 +126,15 @@ class Observation:
             finally:
                 self._inside = False
 
-        owner.backward = backward
-
     def _wrap_scale(self, scaler: Any) -> None:
         """Wrap GradScaler.scale so that a scaled loss stores its unscaled value."""
-        plain = scaler.scale
 
-        @functools.wraps(plain)
-        def scale(self: Any, outputs: Any) -> Any:
+        @wrap(scaler, "scale")
+        def scale(plain: Any, self: Any, outputs: Any) -> Any:
             scaled = plain(self, outputs)
             if scaled is not outputs and hasattr(scaled, "backward"):
                 setattr(scaled, _UNSCALED, outputs.detach())
             return scaled
-
-        scaler.scale = scale
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Remember the optimizer; in step 0, record the gradients that it is going to use."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import Plan, current_rank
+from viaduct.rehearsal.wrapping import wrap
 
 PRINTED_FOLDER = "printed"
 MAX_CHARACTERS = 8 << 20  # recorded for one process
@@ -43,27 +44,21 @@ class OutputRecorder:
             self._is_recording = False
 
     def watch_stdout(self) -> None:
-        stream: Any = sys.stdout
-        plain = stream.write
-
-        def write(text: str) -> Any:
-            self.record(text)
-            return plain(text)
-
         with suppress(AttributeError):  # a stream of the user's own whose attributes cannot be set
-            stream.write = write
+
+            @wrap(sys.stdout, "write")
+            def write(plain: Any, text: str) -> Any:
+                self.record(text)
+                return plain(text)
 
     def watch_logging(self) -> None:
         """Wrap the handling of log records from the user's files."""
-        logger: Any = logging.Logger
-        plain = logger.handle
 
-        def handle(self_: logging.Logger, entry: logging.LogRecord) -> None:
+        @wrap(logging.Logger, "handle")
+        def handle(plain: Any, logger: logging.Logger, entry: logging.LogRecord) -> None:
             if limits.is_users_file(entry.pathname):
                 self.record(f"{entry.getMessage()}\n")
-            plain(self_, entry)
-
-        logger.handle = handle
+            plain(logger, entry)
 
 
 def install(plan: Plan) -> None:

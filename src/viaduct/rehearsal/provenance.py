@@ -13,7 +13,6 @@ recorded only if it equals a Python file of the project that the script opened (
 from __future__ import annotations
 import __future__
 
-import functools
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -33,6 +32,7 @@ from viaduct.rehearsal import counters, trees
 from viaduct.rehearsal.counters import Counters, compile_plain
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.trees import Trees
+from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.notebook_runs import read_source
 from viaduct.scripts.runner import Script
 
@@ -265,22 +265,18 @@ class OwnTreeFinder(importlib.abc.MetaPathFinder):
 
 def wrap_spec_from_file(finder: OwnTreeFinder) -> None:
     """Wrap spec_from_file_location so that a file loaded by its path (often a configuration) is the own tree's."""
-    plain = importlib.util.spec_from_file_location
 
-    @functools.wraps(plain)
-    def find_own_spec(name: str, *args: Any, **kwargs: Any) -> Any:
+    @wrap(importlib.util, "spec_from_file_location")
+    def find_own_spec(plain: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         spec = plain(name, *args, **kwargs)
         return finder.map_spec(name, spec) if spec is not None else None
-
-    importlib.util.spec_from_file_location = find_own_spec
 
 
 def wrap_run_path(recorder: Recorder) -> None:
     """Wrap the loading of code in runpy so that a spawned process loads its script from the own tree."""
-    runpy_module: Any = runpy
-    plain = runpy_module._get_code_from_file
 
-    def load_own_code(*args: Any) -> Any:  # before Python 3.12 called with (name, path), and returns (code, path)
+    @wrap(runpy, "_get_code_from_file")
+    def load_own_code(plain: Any, *args: Any) -> Any:  # before Python 3.12: takes (name, path), returns (code, path)
         *name, path = args
         file = recorder.trees.find_counterpart(os.fspath(path))
         result = plain(*name, file)
@@ -288,5 +284,3 @@ def wrap_run_path(recorder: Recorder) -> None:
             return result
         code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
         return (code, file) if isinstance(result, tuple) else code
-
-    runpy_module._get_code_from_file = load_own_code

@@ -7,38 +7,33 @@ copied and removed instead; the overlay keeps both changes in its upper layer.
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import shutil
 from collections.abc import Callable
 from typing import Any
 
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.wrapping import wrap
 
 
 def install(plan: Plan) -> None:
     """Wrap os.rename and os.replace where the script runs in an overlay."""
     if plan.file_view == "overlay":
-        os.rename = wrap_rename(os.rename)
-        os.replace = wrap_rename(os.replace)
+        for name in ("rename", "replace"):
+            wrap(os, name)(rename_or_copy)
 
 
-def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a rename so that a folder is copied and removed if the overlay refuses to rename it."""
-
-    @functools.wraps(plain)
-    def rename(src: Any, dst: Any, **kwargs: Any) -> None:
-        try:
-            plain(src, dst, **kwargs)
-        except OSError as error:
-            if error.errno != errno.EXDEV or kwargs or not is_folder_on_same_disk(src, dst):
-                raise
-            if os.path.isdir(dst):
-                os.rmdir(dst)  # like a rename, replaces an empty folder and raises for a non-empty one
-            shutil.copytree(src, dst, symlinks=True)
-            shutil.rmtree(src)
-
-    return rename
+def rename_or_copy(plain: Callable[..., None], src: Any, dst: Any, **kwargs: Any) -> None:
+    """Rename by `plain`, os.rename or os.replace; copy and remove a folder that the overlay refuses to rename."""
+    try:
+        plain(src, dst, **kwargs)
+    except OSError as error:
+        if error.errno != errno.EXDEV or kwargs or not is_folder_on_same_disk(src, dst):
+            raise
+        if os.path.isdir(dst):
+            os.rmdir(dst)  # like a rename, replaces an empty folder and raises for a non-empty one
+        shutil.copytree(src, dst, symlinks=True)
+        shutil.rmtree(src)
 
 
 def is_folder_on_same_disk(src: Any, dst: Any) -> bool:

@@ -8,13 +8,14 @@ end of file. stdout and stderr are not changed.
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import struct
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from viaduct.rehearsal.wrapping import wrap
 
 COLUMNS, LINES = 80, 24
 END_OF_FILE_COUNT = 256  # end-of-file characters in stdin; as many reads return at once
@@ -39,15 +40,12 @@ def open_terminal() -> Iterator[int]:
 
 def install() -> None:
     """Wrap os.get_terminal_size to return 80 by 24 if stdin, stdout or stderr is no terminal."""
-    plain = os.get_terminal_size
 
-    @functools.wraps(plain)
-    def get_terminal_size(fd: int = 1, /) -> os.terminal_size:
+    @wrap(os, "get_terminal_size")
+    def get_terminal_size(plain: Any, fd: int = 1, /) -> Any:
         try:
             return plain(fd)
         except OSError:
             if fd not in (0, 1, 2):
                 raise
             return os.terminal_size((COLUMNS, LINES))
-
-    os.get_terminal_size = get_terminal_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.rehearsal.fake_data.keras_sets import wrap_load_data
+from viaduct.rehearsal.fake_data.keras_sets import load_data
 
 
 def test_an_image_set_of_keras_that_cannot_be_downloaded_is_made_up() -> None:
@@ -14,9 +14,9 @@ def test_an_image_set_of_keras_that_cannot_be_downloaded_is_made_up() -> None:
     def break_down() -> None:
         raise ValueError("another mistake")
 
-    (images, labels), (test_images, _) = wrap_load_data(fail, "cifar10")("elsewhere.npz")
+    (images, labels), (test_images, _) = load_data(fail, "elsewhere.npz", name="cifar10")
     assert (images.shape, labels.shape, test_images.shape) == ((6000, 32, 32, 3), (6000, 1), (1000, 32, 32, 3))
     assert images.dtype == labels.dtype == "uint8"
     assert labels.max() == 9
     with pytest.raises(ValueError, match="another mistake"):
-        wrap_load_data(break_down, "mnist")()
+        load_data(break_down, name="mnist")

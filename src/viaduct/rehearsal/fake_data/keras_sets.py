@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.fake_data import print_note
+from viaduct.rehearsal.wrapping import wrap
 
 TRAINING_IMAGES, TEST_IMAGES = 6000, 1000
 # By name: the shape of an image, the shape of a label, the number of classes.
@@ -26,25 +27,19 @@ def install() -> None:
     import tensorflow as tf
 
     for name in KNOWN_SETS:
-        module = getattr(tf.keras.datasets, name)
-        module.load_data = wrap_load_data(module.load_data, name)
+        wrap(getattr(tf.keras.datasets, name), "load_data")(functools.partial(load_data, name=name))
 
 
-def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return load_data with synthetic images where the download fails."""
-
-    @functools.wraps(plain)
-    def load_data(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return plain(*args, **kwargs)
-        except Exception as error:  # Keras raises no other class where a download fails
-            if "URL fetch failure" not in str(error):
-                raise
-            counts = f"{TRAINING_IMAGES} training and {TEST_IMAGES} test images"
-            print_note(f"keras.datasets.{name} cannot be downloaded; {counts} are made up.")
-            return make_set(name, TRAINING_IMAGES, seed=0), make_set(name, TEST_IMAGES, seed=1)
-
-    return load_data
+def load_data(plain: Callable[..., Any], *args: Any, name: str, **kwargs: Any) -> Any:
+    """Return a dataset from its own load_data, `plain`, or synthetic images if the download fails."""
+    try:
+        return plain(*args, **kwargs)
+    except Exception as error:  # Keras raises no other class where a download fails
+        if "URL fetch failure" not in str(error):
+            raise
+        counts = f"{TRAINING_IMAGES} training and {TEST_IMAGES} test images"
+        print_note(f"keras.datasets.{name} cannot be downloaded; {counts} are made up.")
+        return make_set(name, TRAINING_IMAGES, seed=0), make_set(name, TEST_IMAGES, seed=1)
 
 
 def make_set(name: str, length: int, seed: int) -> Arrays:

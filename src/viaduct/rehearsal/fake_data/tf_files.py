@@ -11,17 +11,19 @@ import functools
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.fake_data import print_note
 from viaduct.rehearsal.fake_data.records import DeclaredFeature, count_records_per_file, write_records
+from viaduct.rehearsal.tf1_stage import sessions
+from viaduct.rehearsal.wrapping import wrap
 
 PARSERS = ("parse_single_example", "parse_example")
 
 
-class MissingFiles:
+class MissingFiles(sessions.Observer):
     """Missing files, and the features that the script parses from TFRecords."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +45,7 @@ class MissingFiles:
             print_note(f"{name} is missing; records are made up.")
         return str(self.names[name])
 
-    def write(self) -> None:
+    def before_run(self, run: sessions.GraphRun) -> None:
         """Write the files that do not have all known features yet."""
         if not self.features:
             return
@@ -72,115 +74,83 @@ class MissingFiles:
 def install(folder: Path) -> MissingFiles:
     """Wrap TensorFlow's readers and parsers; call this after the stand-in is installed, before the script starts."""
     import tensorflow as tf
-    from tensorflow.python.data.ops import readers
 
     missing = MissingFiles(folder)
-    for kind in (readers.TFRecordDatasetV1, readers.TFRecordDatasetV2):
-        kind.__init__ = wrap_dataset_init(kind.__init__, missing)
-    tf.data.Dataset.list_files = staticmethod(wrap_list_files(tf.data.Dataset.list_files, missing))
-    tf.gfile.Glob = tf.io.gfile.glob = wrap_glob(tf.io.gfile.glob, missing)
+    wrap_readers(tf, missing)
     for name in PARSERS:
-        parser = wrap_parser(getattr(tf.io, name), missing)
-        setattr(tf, name, parser)
-        setattr(tf.io, name, parser)
+
+        @wrap(tf.io, name)
+        def parse(plain: Any, serialized: Any, features: Any, *args: Any, **kwargs: Any) -> Any:
+            tensors = plain(serialized, features, *args, **kwargs)
+            missing.remember_features(features, tensors)
+            return tensors
+
+        setattr(tf, name, parse)
     wrap_raw_decoding(tf, missing)
-    from viaduct.rehearsal.tf1_stage import sessions
-
-    class Writer(sessions.Observer):
-        """Writes the files before a session runs."""
-
-        def before_run(self, run: sessions.GraphRun) -> None:
-            missing.write()
-
-    sessions.observers.append(Writer())
+    sessions.observers.append(missing)
     return missing
 
 
-def wrap_dataset_init(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return TFRecordDataset's constructor with missing files replaced."""
+def wrap_readers(tf: Any, missing: MissingFiles) -> None:
+    """Let TFRecordDataset, Dataset.list_files and gfile.Glob find synthetic files in place of missing ones."""
+    from tensorflow.python.data.ops import readers
 
-    @functools.wraps(plain)
-    def init(self: Any, filenames: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(filenames, (str, os.PathLike)):
-            filenames = missing.replace(os.fspath(filenames))
-        elif isinstance(filenames, (list, tuple)) and all(isinstance(name, (str, os.PathLike)) for name in filenames):
-            filenames = [missing.replace(os.fspath(name)) for name in filenames]
-        plain(self, filenames, *args, **kwargs)
+    plain_glob, plain_list_files = tf.io.gfile.glob, tf.data.Dataset.list_files
 
-    return init
+    for kind in (readers.TFRecordDatasetV1, readers.TFRecordDatasetV2):
 
+        @wrap(kind, "__init__")
+        def init(plain: Any, self: Any, filenames: Any, *args: Any, **kwargs: Any) -> None:
+            if isinstance(filenames, (str, os.PathLike)):
+                filenames = missing.replace(os.fspath(filenames))
+            elif isinstance(filenames, (list, tuple)) and all(isinstance(f, (str, os.PathLike)) for f in filenames):
+                filenames = [missing.replace(os.fspath(name)) for name in filenames]
+            plain(self, filenames, *args, **kwargs)
 
-def wrap_list_files(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return Dataset.list_files; if no pattern matches a file, synthetic files replace all of them."""
-
-    @functools.wraps(plain)
-    def list_files(file_pattern: Any, *args: Any, **kwargs: Any) -> Any:
-        import tensorflow as tf
-
-        patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
-        if not isinstance(patterns, Sequence) or any(tf.io.gfile.glob.__wrapped__(pattern) for pattern in patterns):
-            return plain(file_pattern, *args, **kwargs)
-        return tf.data.Dataset.from_tensor_slices([missing.replace(pattern) for pattern in patterns])
-
-    return list_files
-
-
-def wrap_glob(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return gfile.Glob; a synthetic file replaces a pattern that matches no file."""
-
-    @functools.wraps(plain)
-    def glob(pattern: Any) -> Any:
+    @wrap(tf.io.gfile, "glob")
+    def glob(plain: Any, pattern: Any) -> Any:
         names = plain(pattern)
         return names if names or not isinstance(pattern, str) else [missing.replace(pattern)]
 
-    return glob
+    @functools.wraps(plain_list_files)
+    def list_files(file_pattern: Any, *args: Any, **kwargs: Any) -> Any:
+        patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
+        if not isinstance(patterns, Sequence) or any(plain_glob(pattern) for pattern in patterns):
+            return plain_list_files(file_pattern, *args, **kwargs)
+        return tf.data.Dataset.from_tensor_slices([missing.replace(pattern) for pattern in patterns])
 
-
-def wrap_parser(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
-    """Return a parser that remembers its features."""
-
-    @functools.wraps(plain)
-    def parse(serialized: Any, features: Any, *args: Any, **kwargs: Any) -> Any:
-        tensors = plain(serialized, features, *args, **kwargs)
-        missing.remember_features(features, tensors)
-        return tensors
-
-    return parse
+    tf.data.Dataset.list_files, tf.gfile.Glob = staticmethod(list_files), glob
 
 
 def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
     """Wrap decode_raw, cast, reshape and set_shape, which reveal the size of raw bytes."""
-    decode, reshape, cast = tf.io.decode_raw, tf.reshape, tf.cast
-    kind: Any = tf.Tensor
-    set_shape = kind.set_shape
 
-    @functools.wraps(decode)
-    def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
+    @wrap(tf.io, "decode_raw")
+    def decode_raw(plain: Any, input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
         encoded = key_of(input_bytes if input_bytes is not None else kwargs.get("bytes"))
-        numbers = decode(input_bytes, out_type, *args, **kwargs)
+        numbers = plain(input_bytes, out_type, *args, **kwargs)
         if encoded in missing.parsed_bytes:
             missing.decoded_numbers[key_of(numbers)] = (missing.parsed_bytes[encoded], tf.as_dtype(out_type).size)
         return numbers
 
-    @functools.wraps(cast)
-    def cast_recorded(x: Any, *args: Any, **kwargs: Any) -> Any:
-        result = cast(x, *args, **kwargs)
+    @wrap(tf, "cast")
+    def cast(plain: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        result = plain(x, *args, **kwargs)
         if key_of(x) in missing.decoded_numbers:
             missing.decoded_numbers[key_of(result)] = missing.decoded_numbers[key_of(x)]
         return result
 
-    @functools.wraps(reshape)
-    def reshape_recorded(tensor: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+    @wrap(tf, "reshape")
+    def reshape(plain: Any, tensor: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
         missing.remember_size(tensor, shape)
-        return reshape(tensor, shape, *args, **kwargs)
+        return plain(tensor, shape, *args, **kwargs)
 
-    def set_shape_recorded(self: Any, shape: Any) -> None:
+    @wrap(tf.Tensor, "set_shape")
+    def set_shape(plain: Any, self: Any, shape: Any) -> None:
         missing.remember_size(self, shape)
-        set_shape(self, shape)
+        plain(self, shape)
 
-    tf.decode_raw = tf.io.decode_raw = decode_raw
-    tf.cast, tf.reshape = cast_recorded, reshape_recorded
-    kind.set_shape = set_shape_recorded
+    tf.decode_raw = decode_raw
 
 
 def key_of(tensor: Any) -> str:

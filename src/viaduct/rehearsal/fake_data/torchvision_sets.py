@@ -7,14 +7,14 @@ become plain synthetic datasets too; other dataset classes of the script are not
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from viaduct.rehearsal.fake_data import print_note
+from viaduct.rehearsal.wrapping import wrap
 
 IMAGE_COUNT = 512  # images of a synthetic dataset
 MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of images up to this size hold all of them in memory
@@ -49,15 +49,15 @@ def install() -> None:
         return
     for name, image_set in KNOWN_SETS.items():
         if (kind := getattr(datasets, name, None)) is not None:
-            kind.__init__ = wrap_init(kind.__init__, image_set, make_fake_class(kind))
+            wrap_init(kind, image_set)
 
 
-def wrap_init(plain: Callable[..., Any], image_set: ImageSet, fake_class: type) -> Callable[..., Any]:
-    """Return a constructor that falls back to synthetic images."""
-    signature = inspect.signature(plain)
+def wrap_init(kind: Any, image_set: ImageSet) -> None:
+    """Wrap a dataset's constructor so that it falls back to synthetic images."""
+    signature, fake_class = inspect.signature(kind.__init__), make_fake_class(kind)
 
-    @functools.wraps(plain)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @wrap(kind, "__init__")
+    def init(plain: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
         if "download" in bound.arguments:
             bound.arguments["download"] = False  # with --fake-data nothing is downloaded
@@ -69,8 +69,6 @@ def wrap_init(plain: Callable[..., Any], image_set: ImageSet, fake_class: type) 
             print_note(f"{type(self).__name__} of {root}: {reason}; {IMAGE_COUNT} images are made up.")
             self.__class__ = fake_class
             self.make_up(image_set, bound.arguments)
-
-    return init
 
 
 def make_fake_class(kind: type) -> type:
