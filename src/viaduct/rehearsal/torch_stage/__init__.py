@@ -61,12 +61,8 @@ def _prepare(name: str, count: int) -> bool:
         raise BadValue(f"a machine has 1 to 64 cards, not {count}.")
     if f"torch_{name}" in sys.modules:
         raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
-    cards.device_name, cards.accepted_types, cards.count, cards.memory_meters = (
-        name,
-        {name},
-        count,
-        [MemoryMeter() for _ in range(count)],
-    )
+    cards.device_name, cards.accepted_types, cards.count = name, {name}, count
+    cards.memory_meters = [MemoryMeter() for _ in range(count)]
     replace_faulty_weight_gradients()  # a workaround for a bug of the CPU, which computes for the device
     return True
 

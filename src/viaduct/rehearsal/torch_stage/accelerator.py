@@ -6,13 +6,13 @@ torch.accelerator are replaced by the card's.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 
 from viaduct.rehearsal.torch_stage import control, memory, streams
 from viaduct.rehearsal.torch_stage.cards import cards
+from viaduct.rehearsal.wrapping import wrap
 
 
 def register() -> None:
@@ -46,12 +46,10 @@ def install() -> None:
 
 def _wrap_backward_passes() -> None:
     """Let backward passes on all cards run in the caller's thread, since autograd has a thread for one card only."""
-    run: Any = torch.autograd.graph._engine_run_backward
 
-    @functools.wraps(run)
-    def run_backward(*args: Any, **kwargs: Any) -> Any:
+    @wrap(torch.autograd.graph, "_engine_run_backward")
+    def run_backward(plain: Any, *args: Any, **kwargs: Any) -> Any:
         with torch.autograd.set_multithreading_enabled(False):
-            return run(*args, **kwargs)
+            return plain(*args, **kwargs)
 
-    torch.autograd.graph._engine_run_backward = run_backward
     torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]

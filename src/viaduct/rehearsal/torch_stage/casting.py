@@ -16,6 +16,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import find_overload, make_library
+from viaduct.rehearsal.wrapping import wrap
 
 _KEY = "AutocastPrivateUse1"  # PyTorch's dispatch key of autocast on a plug-in's device
 _EXCLUDED = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
@@ -172,13 +173,11 @@ def register() -> None:
     aten = make_library("aten")
     for name, kernel in kernels.items():
         aten.impl(name, _without_autocast(kernel), _KEY)
-    clear = torch.clear_autocast_cache
 
-    def clear_autocast_cache() -> None:
+    @wrap(torch, "clear_autocast_cache")
+    def clear_autocast_cache(plain: Any) -> None:
         _cache.clear()
-        clear()
-
-    torch.clear_autocast_cache = clear_autocast_cache
+        plain()
 
 
 def _without_autocast(kernel: Callable[..., Any]) -> Callable[..., Any]:

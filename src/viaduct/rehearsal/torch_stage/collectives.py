@@ -7,7 +7,6 @@ card's library, a host's tensor is refused, unless the script requests a backend
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import warnings
@@ -23,6 +22,7 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import pinning
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index, view_on_cpu
+from viaduct.rehearsal.wrapping import wrap
 
 # hccl and cncl. For the original script the device is called gpu, and its backend gpucl; the script sees cuda and nccl.
 BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
@@ -237,15 +237,14 @@ def install_as_nccl() -> None:
     """Register the backend for the original script, which sees it as nccl."""
     dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.device_name])
     translate_nccl()
-    plain_get_backend = dist.distributed_c10d.get_backend
 
-    @functools.wraps(plain_get_backend)
-    def get_backend(group: Any = None) -> Any:
-        name = plain_get_backend(group)
+    @wrap(dist.distributed_c10d, "get_backend")
+    def get_backend(plain: Any, group: Any = None) -> Any:
+        name = plain(group)
         original = name.replace(f"{cards.device_name}:gpucl", "cuda:nccl").replace("gpucl", "nccl")
         return name if original == name else dist.Backend(original)
 
-    dist.get_backend = dist.distributed_c10d.get_backend = get_backend
+    dist.get_backend = get_backend
     _wrap_group_makers()
     _wrap_data_parallel()
 
@@ -255,51 +254,31 @@ def _wrap_data_parallel() -> None:
 
     For this its C++ code allocates pinned host memory by the plug-in's C++ allocator, which a stand-in does not have.
     """
-    ddp: Any = torch.nn.parallel.DistributedDataParallel
-    plain_init = ddp.__init__
 
-    @functools.wraps(plain_init)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        plain_init(self, *args, **kwargs)
+    @wrap(torch.nn.parallel.DistributedDataParallel, "__init__")
+    def init(plain: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        plain(self, *args, **kwargs)
         if self.find_unused_parameters or self.static_graph:
             pinning.replace_empty_strided()
 
-    ddp.__init__ = init
-
 
 def _wrap_group_makers() -> None:
-    c10d_python = dist.distributed_c10d
+    """Replace nccl by the card's backend where groups are made, and store the device types of each group's backend."""
+    makers = dist.distributed_c10d
     for name in ("init_process_group", "new_group"):
-        wrapper = _wrap_group_maker(getattr(c10d_python, name))
-        for module in (dist, c10d_python):
-            setattr(module, name, wrapper)
-    # This function makes every group, with the group's own backend or the default group's.
-    c10d_python._new_process_group_helper = _store_accepted_types(c10d_python._new_process_group_helper)
+        setattr(dist, name, wrap(makers, name)(_make_group))
 
-
-def _wrap_group_maker(function: Any) -> Any:
-    """Wrap a function that makes a process group to replace nccl by the card's backend."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _replace_nccl(function.__name__, args, kwargs)
-        with _without_flight_recorder():
-            return function(*args, **kwargs)
-
-    return call
-
-
-def _store_accepted_types(function: Any) -> Any:
-    """Wrap torch's function that makes a group to store the device types of its backend for `create_process_group`."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    @wrap(makers, "_new_process_group_helper")  # makes every group, with the group's own backend or the default group's
+    def make_any_group(plain: Any, *args: Any, **kwargs: Any) -> Any:
         global _accepted_types
-        _accepted_types = _find_accepted_types(signature.bind(*args, **kwargs).arguments["backend"])
-        return function(*args, **kwargs)
+        _accepted_types = _find_accepted_types(inspect.signature(plain).bind(*args, **kwargs).arguments["backend"])
+        return plain(*args, **kwargs)
 
-    return call
+
+def _make_group(plain: Any, *args: Any, **kwargs: Any) -> Any:
+    args, kwargs = _replace_nccl(plain.__name__, args, kwargs)
+    with _without_flight_recorder():
+        return plain(*args, **kwargs)
 
 
 def _find_accepted_types(backend: Any) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal import limits
+from viaduct.rehearsal import limits, wrapping
 from viaduct.rehearsal.torch_stage.cards import cards
 
 WIDE_DTYPES = {torch.float64: "float64", torch.complex128: "complex128"}
@@ -15,7 +15,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 # GradScaler inverts its scale in float64, which torch_npu and torch_mlu support. Printing a tensor and torch.jit.trace
 # compute in float64, too.
 _EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
-_INSIDE = (_TORCH, os.path.dirname(__file__), limits.__file__)  # files between the script and an exempt file
+# Files between the script and an exempt file.
+_INSIDE = (_TORCH, os.path.dirname(__file__), limits.__file__, wrapping.__file__)
 
 
 def report_wide_tensor(dtype: torch.dtype, operator: Any = None) -> None:

@@ -8,7 +8,6 @@ changed, as with the vendors' patches.
 
 from __future__ import annotations
 
-import functools
 import importlib.abc
 import importlib.machinery
 import re
@@ -24,6 +23,7 @@ from viaduct.cards import CARDS
 from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import cards, get_card_index
 from viaduct.rehearsal.torch_stage.dispatch import make_library
+from viaduct.rehearsal.wrapping import wrap
 
 # By plug-in (torch_npu, torch_mlu): the patch module, torch_npu.contrib.transfer_to_npu or torch_mlu's gpu_migration.
 _VENDOR_PATCHES = {card.plugin: card.patch_modules[0] for card in CARDS.values()}
@@ -60,13 +60,12 @@ def map_cuda() -> None:
     cards.accepted_types.add("cuda")
     mode: Any = CudaToCardMode()
     mode.__enter__()
-    run = threading.Thread.run
 
-    def run_mapped(self: threading.Thread) -> None:
+    @wrap(threading.Thread, "run")
+    def run_mapped(plain: Any, self: threading.Thread) -> None:
         with CudaToCardMode():
-            run(self)
+            plain(self)
 
-    threading.Thread.run = run_mapped  # type: ignore[method-assign]
     make_library("_").fallback(_run_on_card, "CUDA")
     _map_methods()
     _map_default_device()
@@ -102,14 +101,11 @@ def _map_methods() -> None:
 
 def _map_default_device() -> None:
     """Map the device of set_default_device, which PyTorch adds to calls after CudaToCardMode has seen them."""
-    from torch.utils._device import DeviceContext as context
+    from torch.utils._device import DeviceContext
 
-    plain_init = context.__init__
-
-    def init(self: Any, device: Any) -> None:
-        plain_init(self, map_to_card(device))
-
-    context.__init__ = init  # type: ignore[method-assign]
+    @wrap(DeviceContext, "__init__")
+    def init(plain: Any, self: Any, device: Any) -> None:
+        plain(self, map_to_card(device))
 
 
 def replace_torch_cuda(names: dict[str, Any]) -> None:
@@ -128,32 +124,17 @@ def replace_torch_cuda(names: dict[str, Any]) -> None:
 
 def _map_autocast() -> None:
     """Map the device of autocast('cuda') and GradScaler('cuda') to the card."""
-    # Classes with the name of their first parameter.
-    classes: Any = ((torch.amp.autocast_mode.autocast, "device_type"), (torch.amp.GradScaler, "device"))
-    for cls, parameter in classes:
-        cls.__init__ = _wrap_device_parameter(cls.__init__, parameter)
+
+    @wrap(torch.amp.autocast_mode.autocast, "__init__")
+    def init_autocast(plain: Any, self: Any, device_type: Any, *args: Any, **kwargs: Any) -> None:
+        plain(self, _map_name(device_type), *args, **kwargs)
+
+    @wrap(torch.amp.GradScaler, "__init__")
+    def init_scaler(plain: Any, self: Any, device: Any = "cuda", *args: Any, **kwargs: Any) -> None:
+        plain(self, _map_name(device), *args, **kwargs)
+
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
-        setattr(torch, name, _wrap_arguments(getattr(torch, name)))
-
-
-def _wrap_device_parameter(function: Any, parameter: str) -> Any:
-    """Wrap a constructor whose first parameter is a device's name; GradScaler's default, cuda, becomes the card."""
-
-    @functools.wraps(function)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if args:
-            args = (_map_name(args[0]), *args[1:])
-        elif parameter in kwargs:
-            kwargs[parameter] = _map_name(kwargs[parameter])
-        elif parameter == "device":
-            kwargs[parameter] = cards.device_name
-        function(self, *args, **kwargs)
-
-    return init
-
-
-def _wrap_arguments(function: Any) -> Any:
-    return functools.wraps(function)(lambda *args: function(*(_map_name(value) for value in args)))
+        wrap(torch, name)(lambda plain, *args: plain(*map(_map_name, args)))
 
 
 def _map_name(device: Any) -> Any:
@@ -162,16 +143,11 @@ def _map_name(device: Any) -> Any:
 
 def _map_load() -> None:
     """Replace CUDA by the card in the map_location of torch.load and torch.jit.load."""
-
-    def wrap(plain: Any) -> Any:
-        @functools.wraps(plain)
-        def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-            return plain(f, _map_location(map_location), *args, **kwargs)
-
-        return load
-
     for module in (torch, torch.jit):
-        module.load = wrap(module.load)  # type: ignore[attr-defined]
+
+        @wrap(module, "load")
+        def load(plain: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return plain(f, _map_location(map_location), *args, **kwargs)
 
 
 def _map_fake_tensors() -> None:

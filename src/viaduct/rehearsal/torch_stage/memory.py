@@ -12,7 +12,6 @@ from typing import Any
 from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards, resolve_card_index
 
 _MIB = 1 << 20
-_POOLS = ("all", "large_pool", "small_pool")  # of CUDA's allocator
 
 
 def _find_meter(device: Any) -> MemoryMeter:
@@ -50,20 +49,19 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda; those of the large and the small pool are 0."""
     meter = _find_meter(device)
-    keys, current = ("current", "peak", "allocated", "freed"), meter.current_tensors
     # The peak of the number of allocations is not measured; the current number stands for it.
-    count = dict(zip(keys, (current, current, meter.allocations, meter.releases), strict=True))
-    size = dict(
-        zip(keys, (meter.current_bytes, meter.peak_bytes, meter.bytes_allocated, meter.bytes_released), strict=True)
-    )
+    count = {"current": meter.current_tensors, "peak": meter.current_tensors}
+    count |= {"allocated": meter.allocations, "freed": meter.releases}
+    size = {"current": meter.current_bytes, "peak": meter.peak_bytes}
+    size |= {"allocated": meter.bytes_allocated, "freed": meter.bytes_released}
     zeros = dict.fromkeys(size, 0)
-    stats: dict[str, Any] = {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1}
-    for kind, row in {"allocation": count, "segment": count, "active": count, "inactive_split": zeros}.items():
-        stats[kind] = {pool: row if pool == "all" else zeros for pool in _POOLS}
-    for kind, row in {"allocated_bytes": size, "reserved_bytes": size, "active_bytes": size}.items():
-        stats[kind] = {pool: row if pool == "all" else zeros for pool in _POOLS}
-    stats["inactive_split_bytes"] = dict.fromkeys(_POOLS, zeros)
-    return stats
+    rows = {
+        **dict.fromkeys(("allocation", "segment", "active"), count),
+        **dict.fromkeys(("allocated_bytes", "reserved_bytes", "active_bytes"), size),
+        **dict.fromkeys(("inactive_split", "inactive_split_bytes"), zeros),
+    }
+    by_pool = {kind: {"all": row, "large_pool": zeros, "small_pool": zeros} for kind, row in rows.items()}
+    return {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1, **by_pool}
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:

@@ -66,10 +66,6 @@ def is_jit_compile_false() -> bool:
     return bool(_options.get("jitCompile", "disable") == "disable")
 
 
-def set_aoe(dump_path: str) -> None:
-    """Do nothing: the tuning tool does not run here."""
-
-
 def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
     if not isinstance(is_nd, bool):
         raise TypeError("mm_bmm_format_nd must be a bool")
@@ -101,33 +97,18 @@ def get_task_queue_enable() -> int:
     return int(_options.get("task_queue_enable", 1))
 
 
-def set_deterministic_level(level: int) -> None:
-    """Do nothing: the CPU's operators stay as they are."""
-
-
-def set_op_timeout_ms(timeout: int) -> None:
-    """Do nothing: operators have no time limit here."""
-
-
-def init_dump() -> None:
-    """Do nothing: no tensors are dumped."""
-
-
-def set_dump(cfg_file: str) -> None:
-    """Do nothing: no tensors are dumped."""
-
-
-def finalize_dump() -> None:
-    """Do nothing: no tensors are dumped."""
+# Without effect: the stand-in has no tuning tool, no dump, no time limit of operators and no overflow flag.
+def set_aoe(dump_path: str) -> None: ...
+def set_deterministic_level(level: int) -> None: ...
+def set_op_timeout_ms(timeout: int) -> None: ...
+def init_dump() -> None: ...
+def set_dump(cfg_file: str) -> None: ...
+def finalize_dump() -> None: ...
+def clear_npu_overflow_flag() -> None: ...
 
 
 def get_npu_overflow_flag() -> bool:
-    """Return False: the CPU has no overflow flag."""
     return False  # as on a 910B the gradients contain infinities, which the loss scaler finds
-
-
-def clear_npu_overflow_flag() -> None:
-    """Do nothing: the CPU has no overflow flag."""
 
 
 def is_support_inf_nan() -> bool:
@@ -167,13 +148,12 @@ class CubeMathType(enum.IntEnum):
 
 
 class mstx:
-    """torch.npu.mstx, which marks ranges in a profile as torch.cuda.nvtx does."""
+    """torch.npu.mstx, which marks ranges in a profile as torch.cuda.nvtx does; only `mstx_range` has an effect."""
 
     _ranges = 0  # ranges begun so far
 
     @staticmethod
-    def mark(message: str, stream: Any = None, domain: str = "default") -> None:
-        """Do nothing: there is no profiler of the card."""
+    def mark(message: str, stream: Any = None, domain: str = "default") -> None: ...
 
     range_push = mark
 
@@ -183,12 +163,10 @@ class mstx:
         return cls._ranges
 
     @staticmethod
-    def range_end(range_id: int, domain: str = "default") -> None:
-        """Do nothing: there is no profiler of the card."""
+    def range_end(range_id: int, domain: str = "default") -> None: ...
 
     @staticmethod
-    def range_pop(domain: str = "default") -> None:
-        """Do nothing: there is no profiler of the card."""
+    def range_pop(domain: str = "default") -> None: ...
 
     @staticmethod
     def mstx_range(message: str, stream: Any = None, domain: str = "default") -> Any:
@@ -242,26 +220,19 @@ _OPERATORS = (
 )  # fmt: skip
 
 
-def _collect_device_names() -> dict[str, Any]:
-    """Return the names of torch.npu that this file defines, and its settings."""
-    names = {name: value for name, value in surface.collect_defined_names(__name__).items() if value not in _OPERATORS}
-    return {**names, **_make_settings(), "npu_config": types.SimpleNamespace(**_make_settings())}
-
-
 def build() -> types.ModuleType:
     """Make torch_npu with its submodules, and return the module that becomes torch.npu."""
     operators = {function.__name__: function for function in _OPERATORS}
-    names = surface.collect_shared_names() | _collect_device_names()
+    own = {name: value for name, value in surface.collect_defined_names(__name__).items() if name not in operators}
+    names = surface.collect_shared_names() | own | _make_settings()
+    names["npu_config"] = types.SimpleNamespace(**_make_settings())
     device = surface.make_plugin(PACKAGE, operators, names)
     surface.make_module(f"{PACKAGE}.npu.utils", names)
     surface.make_module(f"{PACKAGE}.profiler", profiling.make_module_contents(), package=True)
-    surface.make_module(f"{PACKAGE}.optim", _make_optimizers())
+    # The fused optimizers, such as NpuFusedSGD, are unchanged subclasses of torch.optim's.
+    optimizers = [getattr(torch.optim, name) for name in ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")]
+    fused = [type(f"NpuFused{optimizer.__name__}", (optimizer,), {}) for optimizer in optimizers]
+    surface.make_module(f"{PACKAGE}.optim", {optimizer.__name__: optimizer for optimizer in fused})
     surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED_CLASSES, package=True)
     surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED_CLASSES)
     return device
-
-
-def _make_optimizers() -> dict[str, Any]:
-    """Return NpuFusedSGD and the other fused optimizers, here unchanged subclasses of torch.optim's."""
-    bases = ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")
-    return {f"NpuFused{base}": type(f"NpuFused{base}", (getattr(torch.optim, base),), {}) for base in bases}

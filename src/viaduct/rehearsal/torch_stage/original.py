@@ -14,6 +14,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, surface, tensors, wrappers
 from viaduct.rehearsal.torch_stage.cards import get_card_index
+from viaduct.rehearsal.wrapping import wrap
 
 NAME = "gpu"  # of the device in PyTorch
 MEMORY_BYTES = 80 << 30  # of each card
@@ -44,22 +45,21 @@ def install() -> None:
         collectives.install_as_nccl()
     _show_cards_as_cuda()
     wrappers.wrap_compile(lambda backend: None)  # any backend is accepted
-    torch.nn.DataParallel.__init__ = wrappers.init_data_parallel  # type: ignore[method-assign]
-    torch.nn.DataParallel.forward = wrappers.forward_data_parallel  # type: ignore[method-assign]
+    wrappers.replace_data_parallel()
     mapping.map_cuda()
 
 
 def _show_cards_as_cuda() -> None:
     """Let `tensor.device` and `tensor.type()` return cuda for tensors of the card."""
-    plain_type, plain_device = torch.Tensor.type, torch._C.TensorBase.device.__get__
+    plain_device = torch._C.TensorBase.device.__get__
 
     def device(self: torch.Tensor) -> torch.device:
         index = get_card_index(self)
         return torch.device("cuda", index) if index >= 0 else plain_device(self)
 
-    def type_name(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = plain_type(self, *args, **kwargs)
-        return result.replace(f"torch.{NAME}.", "torch.cuda.") if isinstance(result, str) else result
-
     torch.Tensor.device = property(device)  # type: ignore[assignment]
-    torch.Tensor.type = type_name  # type: ignore[method-assign, assignment]
+
+    @wrap(torch.Tensor, "type")
+    def type_name(plain: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = plain(self, *args, **kwargs)
+        return result.replace(f"torch.{NAME}.", "torch.cuda.") if isinstance(result, str) else result

@@ -59,22 +59,6 @@ def tensorboard_trace_handler(
     return torch.profiler.tensorboard_trace_handler(dir_name, worker_name)
 
 
-def supported_profiler_level() -> set[ProfilerLevel]:
-    return set(ProfilerLevel)
-
-
-def supported_ai_core_metrics() -> set[AiCMetrics]:
-    return set(AiCMetrics)
-
-
-def supported_export_type() -> set[ExportType]:
-    return set(ExportType)
-
-
-def supported_activities() -> set[Any]:
-    return {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
-
-
 class emit_cnpx:
     """The MLU's counterpart of torch.autograd.profiler.emit_nvtx, without effect."""
 
@@ -88,8 +72,14 @@ class emit_cnpx:
 
 def make_module_contents() -> dict[str, Any]:
     """Return the names that both vendors' profiler modules have."""
-    classes = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
-    supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
-    names = ("ProfilerActivity", "ProfilerAction", "schedule", "record_function")
-    from_torch = {name: getattr(torch.profiler, name) for name in names}
-    return {**{member.__name__: member for member in (*classes, *supported)}, **from_torch}
+    own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
+    from_torch = ("ProfilerActivity", "ProfilerAction", "schedule", "record_function")
+    activities = {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
+    return {
+        **{member.__name__: member for member in own},
+        **{name: getattr(torch.profiler, name) for name in from_torch},
+        "supported_activities": lambda: set(activities),
+        "supported_profiler_level": lambda: set(ProfilerLevel),
+        "supported_ai_core_metrics": lambda: set(AiCMetrics),
+        "supported_export_type": lambda: set(ExportType),
+    }

@@ -11,7 +11,7 @@ from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 
 class Stream(torch.Stream):
-    """A stream of one card."""
+    """A stream of one card. All methods that wait do nothing: work is done when its call returns."""
 
     _count = 0  # streams made so far
     _index: int  # the card's
@@ -47,26 +47,18 @@ class Stream(torch.Stream):
     def priority(self) -> int:
         return int(self._priority)
 
-    def wait_event(self, event: Any) -> None:
-        """Do nothing: work is done when its call returns."""
+    def wait_event(self, event: Any) -> None: ...
+    def wait_stream(self, stream: Any) -> None: ...
+    def synchronize(self) -> None: ...
+    def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None: ...
 
-    def wait_stream(self, stream: Any) -> None:
-        """Do nothing: work is done when its call returns."""
+    def query(self) -> bool:
+        return True
 
     def record_event(self, event: Any = None) -> Any:
         event = Event() if event is None else event
         event.record(self)
         return event
-
-    def query(self) -> bool:
-        """Return True: work is done when its call returns."""
-        return True
-
-    def synchronize(self) -> None:
-        """Do nothing: work is done when its call returns."""
-
-    def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
-        """Do nothing: the stand-in has one kind of stream."""
 
     def __enter__(self) -> Any:
         self._context = StreamContext(self)
@@ -120,15 +112,11 @@ class Event(torch.Event):
     def record(self, stream: Any = None) -> None:
         self._recorded_ns = time.perf_counter_ns()
 
-    def wait(self, stream: Any = None) -> None:
-        """Do nothing: work is done when its call returns."""
+    def wait(self, stream: Any = None) -> None: ...
+    def synchronize(self) -> None: ...
 
     def query(self) -> bool:
-        """Return True: work is done when its call returns."""
         return True
-
-    def synchronize(self) -> None:
-        """Do nothing: work is done when its call returns."""
 
     def recorded_time(self) -> int:
         """Return the time of the record in microseconds."""

@@ -11,6 +11,7 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import cards, put_on_card
 from viaduct.rehearsal.torch_stage.dispatch import replace_function
 from viaduct.rehearsal.torch_stage.legacy import DTYPE_OF_PREFIX, TensorType
+from viaduct.rehearsal.wrapping import wrap
 
 _TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")  # such as torch.npu.FloatTensor
 
@@ -23,8 +24,8 @@ def install() -> None:
     for name in ("tensor", "as_tensor", "asarray", *sparse):
         replace_function(name, _wrap_device)
     torch.nn.Module.to = _wrap_device(torch.nn.Module.to, takes_number=True)  # type: ignore[method-assign]
-    torch.Tensor.type = _wrap_type(torch.Tensor.type)  # type: ignore[method-assign]
-    torch.set_default_tensor_type = _wrap_default_type(torch.set_default_tensor_type)
+    wrap(torch.Tensor, "type")(_convert_type)
+    wrap(torch, "set_default_tensor_type")(_set_default_tensor_type)
     _wrap_storages()
 
 
@@ -53,39 +54,33 @@ def _resolve_device(device: Any, takes_number: bool = False) -> Any:
     return device
 
 
-def _wrap_type(function: Any) -> Any:
-    """Wrap Tensor.type so that it takes the device's tensor types."""
-
-    @functools.wraps(function)
-    def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-        if isinstance(dtype, TensorType):
-            return self.to(cards.device_name, dtype.dtype, non_blocking)
-        match = _TENSOR_TYPE.fullmatch(dtype) if isinstance(dtype, str) else None
-        if match and match[1] in (cards.device_name, cards.name_in_script) and match[2] in DTYPE_OF_PREFIX:
-            return self.to(cards.device_name, DTYPE_OF_PREFIX[match[2]], non_blocking)
-        return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
-
-    return type
+def _find_dtype_of_type(kind: Any) -> torch.dtype | None:
+    """Return the dtype of a tensor type of the device or its name, `torch.npu.FloatTensor`; None for others."""
+    if isinstance(kind, TensorType):
+        return kind.dtype
+    match = _TENSOR_TYPE.fullmatch(kind) if isinstance(kind, str) else None
+    if match is None or match[1] not in (cards.device_name, cards.name_in_script):
+        return None
+    return DTYPE_OF_PREFIX.get(match[2])
 
 
-def _wrap_default_type(function: Any) -> Any:
-    """Wrap torch.set_default_tensor_type so that it takes the device's tensor types."""
+def _convert_type(plain: Any, self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """Convert a tensor as Tensor.type does, which also takes the device's tensor types here."""
+    card_dtype = _find_dtype_of_type(dtype)
+    if card_dtype is not None:
+        return self.to(cards.device_name, card_dtype, non_blocking)
+    return plain(self, dtype, non_blocking, **kwargs) if dtype is not None else plain(self)
 
-    @functools.wraps(function)
-    def set_default_tensor_type(t: Any) -> None:
-        match = _TENSOR_TYPE.fullmatch(t) if isinstance(t, str) else None
-        if isinstance(t, TensorType):
-            dtype = t.dtype
-        elif match and match[1] in (cards.device_name, cards.name_in_script):
-            dtype = DTYPE_OF_PREFIX[match[2]]
-        else:
-            torch.set_default_device(None)
-            function(t)
-            return
+
+def _set_default_tensor_type(plain: Any, t: Any) -> None:
+    """Set the default as torch.set_default_tensor_type does, which also takes the device's tensor types here."""
+    dtype = _find_dtype_of_type(t)
+    if dtype is None:
+        torch.set_default_device(None)
+        plain(t)
+    else:
         torch.set_default_dtype(dtype)
         torch.set_default_device(cards.device_name)
-
-    return set_default_tensor_type
 
 
 def _wrap_storages() -> None:

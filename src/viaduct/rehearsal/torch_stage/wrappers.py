@@ -45,15 +45,18 @@ def _wrap_model(model: Any) -> Any:
     return OptimizedModule(model, lambda function: function)  # type: ignore[arg-type]
 
 
-def init_data_parallel(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-    """Move the module to the current card, whatever device_ids are; constructor of DataParallel."""
-    torch.nn.Module.__init__(self)
-    self.dim, self.device_ids, self.output_device = dim, [cards.current_index], cards.current_index
-    self.module = getattr(module, cards.device_name)(cards.current_index)
+def replace_data_parallel() -> None:
+    """Let DataParallel use the current card only."""
 
+    def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        torch.nn.Module.__init__(self)
+        self.dim, self.device_ids, self.output_device = dim, [cards.current_index], cards.current_index
+        self.module = getattr(module, cards.device_name)(cards.current_index)
 
-def forward_data_parallel(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-    return self.module(*_move_to_card(inputs), **_move_to_card(kwargs))
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*_move_to_card(inputs), **_move_to_card(kwargs))
+
+    torch.nn.DataParallel.__init__, torch.nn.DataParallel.forward = init, forward  # type: ignore[method-assign]
 
 
 def _move_to_card(value: Any) -> Any:
