@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
 from rehearsal.plans import make_plan
-from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.counting_tf1 import GraphStepCounter
 from viaduct.rehearsal.observe import EVALUATIONS_FILE, find_rank_folder
 from viaduct.rehearsal.progress import read_notes
+from viaduct.rehearsal.tf1_stage import collectives, sessions
 
 
 @pytest.fixture
 def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStepCounter:
     """Return a counter after two steps, the second without a loss, made without TensorFlow."""
-    collectives = ModuleType("collectives")
-    collectives.has_exchanged = lambda: True  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "viaduct.rehearsal.tf1_stage.collectives", collectives)
-    monkeypatch.setattr(tf1_stage, "collectives", collectives, raising=False)
-    monkeypatch.setattr(tf1_stage, "report_open_sessions", lambda: (tmp_path / "sessions checked").touch())
+    monkeypatch.setattr(collectives, "has_exchanged", lambda: True)
+    monkeypatch.setattr(sessions, "report_open_sessions", lambda: (tmp_path / "sessions checked").touch())
     for name in ("RANK", "RANK_ID"):
         monkeypatch.delenv(name, raising=False)
     counter = object.__new__(GraphStepCounter)

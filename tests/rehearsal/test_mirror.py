@@ -128,9 +128,9 @@ def test_a_record_within_the_folder_does_not_mirror_itself(start_folder: Path) -
 def test_files_that_go_while_they_are_mirrored_are_left_out(
     start_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Mirror.is_included
+    plain = Mirror.holds_record
 
-    def include_and_clean_up(mirror: Mirror, entry: os.DirEntry[str]) -> bool:
+    def check_and_clean_up(mirror: Mirror, entry: os.DirEntry[str]) -> bool:
         """Clean up files as another process does."""
         if entry.name == "small.cfg":
             os.unlink(entry.path)
@@ -138,7 +138,7 @@ def test_files_that_go_while_they_are_mirrored_are_left_out(
             shutil.rmtree(entry.path)
         return plain(mirror, entry)
 
-    monkeypatch.setattr(Mirror, "is_included", include_and_clean_up)
+    monkeypatch.setattr(Mirror, "holds_record", check_and_clean_up)
     mirror = set_up(start_folder, tmp_path)
     assert (mirror.work / "model.pth").is_file()
     assert not (mirror.work / "small.cfg").exists()

@@ -67,14 +67,14 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
     from viaduct.rehearsal import limits, tf1_stage
 
     tf1_stage.install(on, seed=seed)
-    from viaduct.rehearsal.tf1_stage import watch
+    from viaduct.rehearsal.tf1_stage import sessions, watch
     from viaduct.scripts.runner import load_script, run_script
 
     watched = watch.start_watching(steps)
     ended = run_script(load_script(script, list(arguments)))
     watched.store_last_variables()
     if watched.stop_requested_at is None:
-        tf1_stage.report_open_sessions()
+        sessions.report_open_sessions()
 
     def plain(arrays: dict[str, Any]) -> dict[str, Any]:
         return {name: np.asarray(array).tolist() for name, array in arrays.items()}

@@ -53,7 +53,7 @@ class Span:
     end: int | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Unit:
     """Code whose executions one counter counts, when they begin.
 
@@ -92,19 +92,16 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     spans_by_line: dict[int, list[Span]] = {}
     for span in spans:
         spans_by_line.setdefault(span.line, []).append(span)
-    units: list[Unit] = []
-    indices: dict[int, int] = {}  # by the id of a unit: its index in `units`
+    numbers: dict[Unit, int] = {}
     unit_indices_by_line: dict[int, list[int]] = {}
     for line, position in find_changed_tokens(text, spans_by_line):
         unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
-        index = indices.setdefault(id(unit), len(units))
-        if index == len(units):
-            units.append(unit)
-        if index not in unit_indices_by_line.setdefault(line, []):
-            unit_indices_by_line[line].append(index)
-    return ChangedUnits(units, unit_indices_by_line)
+        number = numbers.setdefault(unit, len(numbers))
+        if number not in unit_indices_by_line.setdefault(line, []):
+            unit_indices_by_line[line].append(number)
+    return ChangedUnits(list(numbers), unit_indices_by_line)
 
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:

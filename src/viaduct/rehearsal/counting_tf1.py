@@ -11,25 +11,19 @@ from __future__ import annotations
 import atexit
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.inspection import describe_ranks, write_facts
 from viaduct.rehearsal.observe import EVALUATIONS_FILE, find_rank_folder, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepEndTracer, parse_step_end
-
-if TYPE_CHECKING:
-    from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
+from viaduct.rehearsal.tf1_stage import collectives, inspection, profiling_points, sessions, watch
 
 
 class GraphStepCounter:
     """Step counter of a graph, the counterpart of `counting.TorchStepCounter`."""
 
     def __init__(self, plan: Plan, started_by_viaduct: bool) -> None:
-        from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
-
         self.plan = plan
         if plan.perturb:
             sessions.observers.append(inspection.Perturbation())
@@ -39,7 +33,7 @@ class GraphStepCounter:
             sessions.observers += [self.inspection, self.evaluations]
         self.profiling_points = profiling_points.PointFinder()
         sessions.observers.append(self.profiling_points)
-        self.script_watch: ScriptWatch = watch.start_watching(steps=plan.steps or None)
+        self.script_watch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
             self.script_watch.uses_step_at = True  # steps end where --step-at says, not with the session's updates
             StepEndTracer(parse_step_end(plan.step_at), self.script_watch.on_step_end).start()
@@ -58,7 +52,7 @@ class GraphStepCounter:
         """Write the observations; report sessions that a script did not close although it ran to its end."""
         self.script_watch.store_last_variables()
         if ran_to_end:  # a script that was stopped or has failed could not close its sessions
-            tf1_stage.report_open_sessions()
+            sessions.report_open_sessions()
         if not self.step_count:
             return
         Progress(self.plan.record_folder, "steps").note(rank=current_rank(), steps=self.step_count)
@@ -70,8 +64,6 @@ class GraphStepCounter:
         """Write losses, gradients, weights and facts of this rank, if a step was taken."""
         if not self.step_count or not self.plan.observe:
             return
-        from viaduct.rehearsal.tf1_stage import collectives
-
         folder = find_rank_folder(self.plan.record_folder, current_rank())
         folder.mkdir(parents=True, exist_ok=True)
         steps = [

@@ -26,30 +26,25 @@ DEFAULT_JOB_ID = "10087"  # the JOB_ID in the vendor's start scripts
 
 def make_environment(plan: Plan) -> dict[str, str]:
     """Return the variables that every process of the rehearsal gets; ranks get further ones (`make_rank_variables`)."""
-    inherited = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name not in LAUNCHER_VARIABLES and not name.startswith("TORCHELASTIC_")
     }
-    paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
-    temporary: dict[str, str] = {}
+    paths = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environment["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *paths])
+    environment["PYTHONUNBUFFERED"] = "1"  # a process that is killed has printed all its output
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # the stand-in's device is registered before a plug-in's
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # 2: TensorFlow logs errors only
+    if plan.seed is not None:
+        environment["PYTHONHASHSEED"] = str(plan.seed % 2**32)
     if plan.file_view != "here":
         # Files that the script writes in an overlay or mirror are kept as its results, except those in `scratch`. So
         # temporary files are not kept, even if the user's project itself lies in the common temporary folder.
         scratch = find_scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
-        temporary["TMPDIR"] = str(scratch)
-    return {
-        **inherited,
-        **temporary,
-        "PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *paths]),
-        "PYTHONUNBUFFERED": "1",  # a process that is killed has printed all its output
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no installed plug-in may register its device before the stand-in's
-        "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),  # 2: TensorFlow logs errors only
-        **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
-        **make_own_variables(plan),
-        **make_single_rank_variables(plan),
-    }
+        environment["TMPDIR"] = str(scratch)
+    return environment | make_own_variables(plan) | make_single_rank_variables(plan)
 
 
 def make_own_variables(plan: Plan) -> dict[str, str]:

@@ -67,7 +67,6 @@ class Inspection:
     _handle: Any = None  # of the forward hook
 
     def start(self) -> None:
-        """Wrap the constructors and register the forward hook."""
         import torch
         from torch.nn.modules.module import register_module_forward_hook
         from torch.utils.data import DataLoader
@@ -101,6 +100,7 @@ class Inspection:
             for number, tensor in enumerate(iterate_tensors(args)):
                 self._tensors.append((module, f"input {number}", thin_tensor(tensor)))
 
+    @limits.blame_viaduct()
     def _on_forward(self, module: nn.Module, args: Any, output: Any) -> None:
         if self._records_tensors() and not any(True for _ in module.children()):
             for tensor in iterate_tensors(output):
@@ -109,8 +109,7 @@ class Inspection:
     def record_loss(self) -> None:
         """Record the line of the first backward call."""
         if not self._is_first_step_over and not any(fact.kind == "loss" for fact in self.facts):
-            location = limits.find_users_line()
-            self.facts.append(Fact("loss", "loss", {}, (location.file, location.line) if location else None))
+            self.facts.append(Fact("loss", "loss", {}, limits.find_users_line()))
 
     def _records_tensors(self) -> bool:
         import torch
@@ -182,11 +181,11 @@ class Inspection:
             self.facts.append(Fact("module", names[key] or "(network)", settings, find_creation_line(module)))
         self.facts += [*self._list_final_facts(stepped), describe_ranks(self.together)]
         write_facts(folder, self.facts)
-        arrays = (
-            (f"{number:05d} {' '.join(filter(None, (names[id(module)], name)))}", array)
-            for number, (module, name, array) in enumerate(self._tensors)
-        )
-        save_arrays(folder / FORWARD_FILE, dict(arrays))
+        arrays = {}
+        for number, (module, name, array) in enumerate(self._tensors):
+            label = f"{names[id(module)]} {name}".strip()  # one of the two may be empty
+            arrays[f"{number:05d} {label}"] = array
+        save_arrays(folder / FORWARD_FILE, arrays)
 
 
 def describe_ranks(together: bool) -> Fact:
@@ -203,8 +202,8 @@ def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda creat
 
     @wrap(kind, "__init__")
     def init(plain: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        if find_creation_line(self) is None and (location := limits.find_users_line()) is not None:
-            remember_line(self, (location.file, location.line))
+        if find_creation_line(self) is None and (line := limits.find_users_line()) is not None:
+            remember_line(self, (line.file, line.line))  # a plain tuple: saving a module saves it, too
         plain(self, *args, **kwargs)
         on_created(self)
 

@@ -13,13 +13,15 @@ import hashlib
 import json
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from viaduct.cards.limits import LIMITS
 from viaduct.errors import BadValue, UnknownName
@@ -43,8 +45,22 @@ class CardRefuses(RuntimeError):
     """Raised in the script where a card would fail; a RuntimeError, as on a card."""
 
 
-@dataclass(frozen=True)
-class Line:
+@contextmanager
+def blame_viaduct(*unchanged: type[Exception]) -> Iterator[None]:
+    """Turn an exception in the block, or in the decorated function, into StandInFails: it is viaduct's code.
+
+    CardRefuses, the errors `unchanged`, and StopScript, which is no Exception, are raised as they are.
+    """
+    passed_on: tuple[type[Exception], ...] = (CardRefuses, *unchanged)
+    try:
+        yield
+    except passed_on:
+        raise
+    except Exception as error:
+        raise StandInFails(f"{type(error).__name__}: {error}") from error
+
+
+class Line(NamedTuple):
     """A line of the user's script."""
 
     file: str
@@ -130,14 +146,13 @@ def report_violation(
     end. `doubtful=True` means that the card perhaps accepts what the script does: the report is a warning unless the
     user has set this limit, by its name, to error.
     """
-    limit, effective = LIMITS[name], find_mode(name)
+    default, named_modes = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
+    effective = named_modes.get(name, "warn" if doubtful and default == "error" else default)
     if effective == "off":
         return
-    _, named_modes = parse_modes(os.environ.get(LIMITS_VARIABLE, ""))
-    if doubtful and effective == "error" and name not in named_modes:
-        effective = "warn"
     fields["title"] = fields.get("device", "").upper()
-    action, behaviour, remedy = (sentence.format(**fields) for sentence in limit.choose_sentences(case, is_chinese()))
+    sentences = LIMITS[name].choose_sentences(case, is_chinese())
+    action, behaviour, remedy = (sentence.format(**fields) for sentence in sentences)
     violation = Violation(name, effective, Line(*at) if at else find_users_line(), action, behaviour, remedy)
     if not any((known.name, known.place) == (name, violation.place) for known in violations):
         violations.append(violation)
@@ -186,7 +201,7 @@ def append_violation(violation: Violation) -> None:
     entry = {
         "name": violation.name,
         "mode": violation.mode,
-        "place": asdict(violation.place) if violation.place else None,
+        "place": violation.place._asdict() if violation.place else None,
         "what": violation.action,
         "card": violation.behaviour,
         "change": violation.remedy,
@@ -205,7 +220,7 @@ def is_first_report(violation: Violation) -> bool:
     folder = os.environ.get(RECORD_VARIABLE)
     if not folder or violation.place is None:
         return True
-    mark = hashlib.sha1(f"{violation.name} {violation.place.file} {violation.place.line}".encode()).hexdigest()
+    mark = hashlib.sha1(repr((violation.name, *violation.place)).encode()).hexdigest()
     marks = Path(folder) / "reported"
     marks.mkdir(exist_ok=True)
     try:
@@ -217,29 +232,22 @@ def is_first_report(violation: Violation) -> bool:
 
 def format_violation(violation: Violation) -> str:
     limit, place = LIMITS[violation.name], violation.place
-    head = (
-        f"viaduct rehearse: {place}: limit {violation.name}" if place else f"viaduct rehearse: limit {violation.name}"
-    )
-    lines = [head, f"    {place.line:>5} | {place.text}"] if place else [head]
+    lines = [f"viaduct rehearse: limit {violation.name}"]
+    if place:
+        lines = [f"viaduct rehearse: {place}: limit {violation.name}", f"    {place.line:>5} | {place.text}"]
     labels = ("脚本", "加速卡", "修改", "原因") if is_chinese() else ("script", "card", "change", "why")
     texts = (violation.action, violation.behaviour, violation.remedy, limit.reason[is_chinese()])
     return "\n".join([*lines, *(f"  {label}: {text}" for label, text in zip(labels, texts, strict=True))])
 
 
 def format_table() -> str:
-    """Return the table of limits for docs/rehearse.md; a test compares them."""
+    """Return the table of limits for docs/rehearse.md, with the fields of sentences in capital letters."""
     rows = []
     for name, limit in LIMITS.items():
         _, _, remedy = limit.choose_sentences("", is_chinese=False)
-        rows.append(f"| `{name}` | {limit.framework} | {limit.reason[0]} | {remedy.format_map(FieldNames())} |")
+        remedy = re.sub(r"\{(\w+)\}", lambda field: field[1].upper(), remedy)
+        rows.append(f"| `{name}` | {limit.framework} | {limit.reason[0]} | {remedy} |")
     return "\n".join(["| limit | framework | why | what to change |", "| --- | --- | --- | --- |", *rows])
-
-
-class FieldNames(dict[str, str]):
-    """Fields of a sentence that are not known in the documents: each stands for itself, in capital letters."""
-
-    def __missing__(self, name: str) -> str:
-        return name.upper()
 
 
 if __name__ == "__main__":

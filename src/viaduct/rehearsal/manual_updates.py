@@ -45,7 +45,6 @@ class ManualUpdates:
         self._roots = NetworkCalls(lambda module, args: self.check_for_update())  # before each call of a network
 
     def start(self) -> None:
-        """Wrap backward and the functional gradients."""
         import torch
 
         self._roots.__enter__()

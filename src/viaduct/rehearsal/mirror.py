@@ -95,7 +95,7 @@ class Mirror:
         while waiting:
             original = waiting.pop(0)
             for entry in list_entries(original):
-                if not self.is_included(entry):
+                if entry.name in EXCLUDED_NAMES or self.holds_record(entry):
                     continue
                 target = self.path_of(original) / entry.name
                 self._mirrored += 1
@@ -108,9 +108,6 @@ class Mirror:
                 elif not os.path.lexists(target):
                     with suppress(FileNotFoundError):  # another process has removed it since the folder was listed
                         self.copy_or_link(entry, target)
-
-    def is_included(self, entry: os.DirEntry[str]) -> bool:
-        return entry.name not in EXCLUDED_NAMES and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
         """Return True if an entry is the mirror or a folder above it, such as the record folder."""

@@ -53,9 +53,9 @@ class NetworkCalls:
         """Hook before the forward pass of every module."""
         import torch
 
-        if torch.compiler.is_compiling():  # torch.compile traces hooks, too: this leaves nothing of them to compile
-            return
-        if torch._C._current_graph_task_id() != -1:  # in a backward pass, which repeats checkpointed parts
+        # torch.compile traces hooks, too; the return leaves it nothing to compile. Backward passes repeat checkpointed
+        # parts.
+        if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
             return
         if self._depth == 0:
             self._outermost = module

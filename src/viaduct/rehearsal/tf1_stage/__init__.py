@@ -57,18 +57,10 @@ def install(platform: Platform, *, seed: int | None = None) -> None:
     alias.install()  # `import tensorflow` imports TensorFlow 1
     # The first entry, because an installed adapter would search for its device.
     sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[platform]))
-    devices.install(platform)  # devices become the CPU
+    devices.install()  # devices become the CPU
     seeding.install(seed)
     if seed is not None:
         queues.install()  # shuffling queues become reproducible
     sessions.install()  # observers see the script's runs
     if platform == "npu":
         inputs.install()  # checks of training graphs, and dumps
-
-
-def report_open_sessions() -> None:
-    """Report NPU sessions that are still open; called at the end of a script that ran to its end."""
-    if state.platform == "npu":
-        from viaduct.rehearsal.tf1_stage import sessions
-
-        sessions.report_open_sessions()

@@ -29,16 +29,8 @@ from viaduct.rehearsal.tf1_stage import state
 
 WORLD = NPU.world_group  # hccl_world_group, the name of the group of all ranks
 REDUCTIONS = ("max", "min", "prod", "sum")
-REDUCED_DTYPES = (
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "int32",
-    "int64",
-    "uint8",
-    "int8",
-)  # by gloo; complex: sum only
+# Dtypes that gloo reduces; complex ones by sum only.
+REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")
 groups: dict[str, list[int]] = {}  # by name of a group that the script made: its members' world ranks
 _process_groups: dict[str, Any] = {}  # by the key of its collective (`make_key`)
 _lock = threading.RLock()

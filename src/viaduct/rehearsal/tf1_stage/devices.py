@@ -5,40 +5,48 @@ A request for a GPU is reported in a script that was migrated to the NPU or MLU,
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
 from typing import Any
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.plan import Platform
+from viaduct.rehearsal.tf1_stage import state
+from viaduct.rehearsal.wrapping import wrap
 
 # A card in a device string: "gpu:0", "device:MLU:1" (of "/device:MLU:1"), "npu:*".
 CARD_PATTERN = re.compile(r"(device:)?\b(gpu|xla_gpu|mlu|npu)\b(:(\d+|\*))?", re.IGNORECASE)
 GPU_PATTERN = re.compile(r"\b(xla_)?gpu\b", re.IGNORECASE)
 
 
-def install(platform: Platform) -> None:
+def install() -> None:
     """Map device strings and strategies to the CPU; for the NPU report eager mode, for the MLU add `mlu_options`."""
     import tensorflow.compat.v1 as tf
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
     from tensorflow.python.distribute import device_util
     from tensorflow.python.framework import ops
 
-    ops.Graph.device = wrap_graph_device(ops.Graph.device, platform)
-    device_util.canonicalize = wrap_first_argument(device_util.canonicalize, platform)
-    device_util.resolve = wrap_first_argument(device_util.resolve, platform)
+    @wrap(ops.Graph, "device")
+    def device(plain: Any, self: Any, device_name_or_function: Any) -> Any:
+        if callable(device_name_or_function):
+            return plain(self, lambda op: map_device(device_name_or_function(op)))
+        return plain(self, map_device(device_name_or_function))
+
+    for name in ("canonicalize", "resolve"):
+
+        @wrap(device_util, name)
+        def resolve(plain: Any, device: Any, *args: Any, **kwargs: Any) -> Any:
+            return plain(map_device(device), *args, **kwargs)
+
     for name in ("MirroredStrategy", "OneDeviceStrategy"):
-        wrap_strategy(getattr(tf.distribute, name), platform)
-    if platform == "mlu":
+        wrap_strategy(getattr(tf.distribute, name))
+    if state.platform == "mlu":
         # A field of Cambricon's TensorFlow; here an alias of gpu_options, which the CPU does not read.
         ConfigProto.mlu_options = property(lambda config: config.gpu_options)
-    if platform == "npu":
-        for name in ("enable_eager_execution", "enable_v2_behavior"):
-            setattr(tf, name, wrap_eager(name, getattr(tf, name)))
+    if state.platform == "npu":
+        report_eager(tf, "enable_eager_execution")
+        report_eager(tf, "enable_v2_behavior")
 
 
-def map_device(device: Any, platform: Platform) -> Any:
+def map_device(device: Any) -> Any:
     """Return the string of a device, with the CPU in place of a card; return None and the like unchanged.
 
     A GPU is reported, unless the script is the original.
@@ -47,55 +55,28 @@ def map_device(device: Any, platform: Platform) -> Any:
         device = device.to_string()  # of a tf.DeviceSpec
     if not isinstance(device, str):
         return device
-    if platform != "original" and GPU_PATTERN.search(device):
-        limits.report_violation("gpu-device", "mlu" if platform == "mlu" else "", requested=device)
+    if state.platform != "original" and GPU_PATTERN.search(device):
+        limits.report_violation("gpu-device", "mlu" if state.platform == "mlu" else "", requested=device)
     return CARD_PATTERN.sub("device:CPU:0", device)
 
 
-def wrap_graph_device(plain: Callable[..., Any], platform: Platform) -> Callable[..., Any]:
-    """Wrap tf.device so that a card becomes the CPU."""
-
-    @functools.wraps(plain)
-    def device(self: Any, device_name_or_function: Any) -> Any:
-        if callable(device_name_or_function):
-            return plain(self, lambda op: map_device(device_name_or_function(op), platform))
-        return plain(self, map_device(device_name_or_function, platform))
-
-    return device
-
-
-def wrap_first_argument(plain: Callable[..., Any], platform: Platform) -> Callable[..., Any]:
-    """Wrap a function whose first argument is a device, so that it gets the mapped device."""
-
-    @functools.wraps(plain)
-    def resolve(device: Any, *args: Any, **kwargs: Any) -> Any:
-        return plain(map_device(device, platform), *args, **kwargs)
-
-    return resolve
-
-
-def wrap_strategy(kind: Any, platform: Platform) -> None:
+def wrap_strategy(kind: Any) -> None:
     """Wrap the constructor of a strategy class so that the strategy has one replica, on the CPU."""
-    plain = kind.__init__
 
-    @functools.wraps(plain)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    @wrap(kind, "__init__")
+    def init(plain: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # The devices are the first argument that is no CrossDeviceOps; objects of that class have a method `reduce`.
         values = [value for value in (*args, *kwargs.values()) if value is not None and not hasattr(value, "reduce")]
         devices = values[0] if values else []
         for device in [devices] if isinstance(devices, str) else devices:
-            map_device(device, platform)  # reports a GPU
+            map_device(device)  # reports a GPU
         plain(self, "/device:CPU:0" if kind.__name__.startswith("OneDevice") else ["/device:CPU:0"])
 
-    kind.__init__ = init
 
-
-def wrap_eager(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+def report_eager(tf: Any, name: str) -> None:
     """Wrap a function that switches eager mode on, to report its call."""
 
-    @functools.wraps(plain)
-    def enable(*args: Any, **kwargs: Any) -> Any:
+    @wrap(tf, name)
+    def enable(plain: Any, *args: Any, **kwargs: Any) -> Any:
         limits.report_violation("eager", function=f"tf.{name}")
         return plain(*args, **kwargs)
-
-    return enable

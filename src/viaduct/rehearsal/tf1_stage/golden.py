@@ -23,6 +23,8 @@ import numpy as np
 
 from viaduct.atomic_files import replace_folder
 from viaduct.rehearsal import tf1_stage
+from viaduct.rehearsal.tf1_stage import sessions, snapshot, subgraph
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.scripts.runner import Script, ScriptResult, StopScript, run_script
 
 MAX_NAME_LENGTH = 255  # of a file, on common file systems
@@ -31,15 +33,13 @@ MAX_NAME_LENGTH = 255  # of a file, on common file systems
 def dump_script(golden: GoldenDump, script: Script) -> ScriptResult:
     """Run a script on the CPU, dump its steps, and return its end; GPU devices are the CPU too."""
     tf1_stage.install("original")
-    from viaduct.rehearsal.tf1_stage import sessions
-
-    sessions.observers.append(make_observer(golden))
+    sessions.observers.append(golden)
     return run_script(script)
 
 
 @dataclass
-class GoldenDump:
-    """A reference dump: its settings and its progress."""
+class GoldenDump(sessions.Observer):
+    """A reference dump: its settings and its progress. It writes the chosen steps and stops the script after them."""
 
     folder: Path
     is_dumped: Callable[[int], bool]  # returns True for a step to dump
@@ -50,6 +50,30 @@ class GoldenDump:
     written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
     operators: set[str] = field(default_factory=set)  # names of all operators in the dumped steps, dumped or not
     omitted: int = 0  # tensors inside or behind loops and branches in the last dumped step
+
+    def before_run(self, run: GraphRun) -> None:
+        if run.is_training and self.steps_taken > self.last and not self.continues_after_last:
+            raise StopScript
+
+    def select_tensors(self, run: GraphRun) -> list[Any]:
+        tensors: list[Any] = []
+        run.notes[id(self)] = tensors
+        if run.is_training and self.is_dumped(self.steps_taken):
+            tensors += snapshot.list_tensors(run)
+            dead = subgraph.find_perhaps_dead(run.subgraph.ops)
+            outputs = [tensor for op in run.subgraph.ops for tensor in op.outputs]
+            self.omitted = sum(tensor.op in dead or subgraph.is_in_branch(tensor) for tensor in outputs)
+        return tensors
+
+    def receive_values(self, run: GraphRun, values: list[Any]) -> None:
+        if not run.is_training:
+            return
+        if tensors := run.notes[id(self)]:
+            outputs = list(snapshot.iterate_values(run, tensors, values))
+            self.operators |= {output.op.name for output in outputs}
+            arrays = [(v.op.name, v.index, v.array) for v in outputs if self.is_selected(v.op.name)]
+            self.write(self.steps_taken, arrays, time.time_ns() // 1000)
+        self.steps_taken += 1
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time_us: int) -> None:
         """Write the (operator, output, array) of a step into a folder, which is complete or absent."""
@@ -76,35 +100,3 @@ def make_file_name(op: str, index: int, time_us: int, full_names: dict[str, str]
     name = full if len(full) < MAX_NAME_LENGTH else f"{len(full_names)}.npy"
     full_names[name] = full
     return name
-
-
-def make_observer(golden: GoldenDump) -> Any:
-    """Return the session observer that writes the chosen steps and stops the script after the last one."""
-    from viaduct.rehearsal.tf1_stage import sessions, snapshot, subgraph
-
-    class Dumping(sessions.Observer):
-        def before_run(self, run: sessions.GraphRun) -> None:
-            if run.is_training and golden.steps_taken > golden.last and not golden.continues_after_last:
-                raise StopScript
-
-        def select_tensors(self, run: sessions.GraphRun) -> list[Any]:
-            tensors: list[Any] = []
-            run.notes[id(self)] = tensors
-            if run.is_training and golden.is_dumped(golden.steps_taken):
-                tensors += snapshot.list_tensors(run)
-                dead = subgraph.find_perhaps_dead(run.subgraph.ops)
-                outputs = [tensor for op in run.subgraph.ops for tensor in op.outputs]
-                golden.omitted = sum(tensor.op in dead or subgraph.is_in_branch(tensor) for tensor in outputs)
-            return tensors
-
-        def receive_values(self, run: sessions.GraphRun, values: list[Any]) -> None:
-            if not run.is_training:
-                return
-            if tensors := run.notes[id(self)]:
-                outputs = list(snapshot.iterate_values(run, tensors, values))
-                golden.operators |= {output.op.name for output in outputs}
-                arrays = [(v.op.name, v.index, v.array) for v in outputs if golden.is_selected(v.op.name)]
-                golden.write(golden.steps_taken, arrays, time.time_ns() // 1000)
-            golden.steps_taken += 1
-
-    return Dumping()

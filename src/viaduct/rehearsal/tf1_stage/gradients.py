@@ -10,13 +10,13 @@ unscaled and averaged.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from viaduct.rehearsal.tf1_stage.variables import find_trainable_names, unwrap_variable
+from viaduct.rehearsal.wrapping import wrap
 
 
 @dataclass
@@ -58,7 +58,7 @@ def install() -> None:
     from tensorflow.python.ops import gradients_util
     from tensorflow.python.training.optimizer import Optimizer
 
-    gradients_util._GradientsHelper = wrap_gradients_helper(gradients_util._GradientsHelper)
+    wrap(gradients_util, "_GradientsHelper")(compute_and_record)  # the function behind tf.gradients
     for root in (Optimizer, OptimizerV2):
         for optimizer in list_subclasses(root):
             wrap_optimizer(optimizer)
@@ -79,58 +79,41 @@ def init_subclass(optimizer: Any, **kwargs: Any) -> None:
 
 def wrap_optimizer(optimizer: Any) -> None:
     """Wrap the gradient methods that an optimizer class defines itself."""
-    methods = vars(optimizer)
-    if "compute_gradients" in methods:
-        optimizer.compute_gradients = wrap_compute_gradients(methods["compute_gradients"])
-    if "apply_gradients" in methods:
-        optimizer.apply_gradients = wrap_apply_gradients(methods["apply_gradients"])
+    for wrapper in (compute_gradients, apply_gradients):
+        if wrapper.__name__ in vars(optimizer):
+            wrap(optimizer, wrapper.__name__)(wrapper)
 
 
-def wrap_compute_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap compute_gradients so that `wrap_gradients_helper` finds its loss while it runs."""
-
-    @functools.wraps(plain)
-    def compute_gradients(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        _losses.append(loss)
-        try:
-            return plain(self, loss, *args, **kwargs)
-        finally:
-            _losses.pop()
-
-    return compute_gradients
+def compute_gradients(plain: Callable[..., Any], self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compute gradients by an optimizer's method; `compute_and_record` finds the loss in `_losses` meanwhile."""
+    _losses.append(loss)
+    try:
+        return plain(self, loss, *args, **kwargs)
+    finally:
+        _losses.pop()
 
 
-def wrap_apply_gradients(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap apply_gradients so that the outermost call records its gradients."""
-
-    @functools.wraps(plain)
-    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        global _apply_depth
-        grads_and_vars = list(grads_and_vars)
-        if not _apply_depth:
-            record_gradients(None, [(variable, gradient) for gradient, variable in grads_and_vars])
-        _apply_depth += 1
-        try:
-            return plain(self, grads_and_vars, *args, **kwargs)
-        finally:
-            _apply_depth -= 1
-
-    return apply_gradients
+def apply_gradients(plain: Callable[..., Any], self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply gradients by an optimizer's method; the outermost call records them."""
+    global _apply_depth
+    grads_and_vars = list(grads_and_vars)
+    if not _apply_depth:
+        record_gradients(None, [(variable, gradient) for gradient, variable in grads_and_vars])
+    _apply_depth += 1
+    try:
+        return plain(self, grads_and_vars, *args, **kwargs)
+    finally:
+        _apply_depth -= 1
 
 
-def wrap_gradients_helper(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the function behind tf.gradients so that its results are combined and recorded."""
-
-    @functools.wraps(plain)
-    def helper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
-        computed = plain(ys, xs, *args, **kwargs)
-        targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
-        computed = computed if combine_over_ranks is None else combine_over_ranks(targets, computed)
-        loss = _losses[0] if _losses else ys
-        record_gradients(loss, list(zip(targets, computed, strict=True)))
-        return computed
-
-    return helper
+def compute_and_record(plain: Callable[..., Any], ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compute the gradients of `ys` by `plain`, combine them over the ranks if that is requested, and record them."""
+    computed = plain(ys, xs, *args, **kwargs)
+    targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+    computed = computed if combine_over_ranks is None else combine_over_ranks(targets, computed)
+    loss = _losses[0] if _losses else ys
+    record_gradients(loss, list(zip(targets, computed, strict=True)))
+    return computed
 
 
 def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:

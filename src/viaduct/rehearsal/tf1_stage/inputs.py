@@ -6,11 +6,9 @@ their shape, operators in float64, and sessions that train without the NPU.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.subgraph import Subgraph
 from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.wrapping import wrap
 
 # Types of operators that copy values or get them from the host; all other operators compute.
 COPYING_OPERATORS = re.compile(
@@ -40,21 +39,20 @@ def install() -> None:
     # DatasetV1's methods call DatasetV2's; `wrap_batch` checks the outermost call only.
     for kind in (dataset_ops.DatasetV1, dataset_ops.DatasetV2):
         for name in ("batch", "padded_batch"):
-            setattr(kind, name, wrap_batch(vars(kind)[name], name))
-    tf.data.experimental.map_and_batch = wrap_batch(tf.data.experimental.map_and_batch, "map_and_batch")
-    sessions.observers.append(TrainingGraphChecks())
-    sessions.observers.append(dumping.Dumps())
+            wrap_batch(kind, name)
+    wrap_batch(tf.data.experimental, "map_and_batch")
+    sessions.observers += [TrainingGraphChecks(), dumping.Dumps()]
 
 
 _in_batch = False  # a wrapped function is running
 
 
-def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+def wrap_batch(owner: Any, name: str) -> None:
     """Wrap a function that makes batches, to report a call without drop_remainder=True."""
-    signature = inspect.signature(plain)
+    signature = inspect.signature(getattr(owner, name))
 
-    @functools.wraps(plain)
-    def batch(*args: Any, **kwargs: Any) -> Any:
+    @wrap(owner, name)
+    def batch(plain: Any, *args: Any, **kwargs: Any) -> Any:
         global _in_batch
         if _in_batch:
             return plain(*args, **kwargs)
@@ -65,8 +63,6 @@ def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
             return plain(*args, **kwargs)
         finally:
             _in_batch = False
-
-    return batch
 
 
 class TrainingGraphChecks(sessions.Observer):
@@ -147,9 +143,9 @@ def find_wide_type(op: Any) -> str:
     return next((name for name in names if name in WIDE_DTYPES), "")
 
 
-def find_operator_line(op: Any) -> tuple[str, int] | None:
-    """Return file and number of the script's line that created an operator; None if there is none."""
+def find_operator_line(op: Any) -> limits.Line | None:
+    """Return the script's line that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
         if limits.is_users_file(frame.filename):
-            return frame.filename, frame.lineno
+            return limits.Line(frame.filename, frame.lineno)
     return None

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.rehearsal.wrapping import wrap
+
 ALIASES: dict[str, type] = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
 
@@ -19,11 +21,7 @@ def install() -> None:
             setattr(np, name, kind)
     from absl.flags import _argument_parser
 
-    parser: Any = _argument_parser.EnumParser
-    plain = parser.__init__
-
-    def init(self: Any, enum_values: Any, *args: Any, **kwargs: Any) -> None:
+    @wrap(_argument_parser.EnumParser, "__init__")
+    def init(plain: Any, self: Any, enum_values: Any, *args: Any, **kwargs: Any) -> None:
         values = enum_values.split("|") if isinstance(enum_values, str) and "|" in enum_values else enum_values
         plain(self, list(values) if isinstance(values, str) else values, *args, **kwargs)
-
-    parser.__init__ = init

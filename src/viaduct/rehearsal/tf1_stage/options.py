@@ -7,6 +7,7 @@ device does not support has no effect on a CPU. They are reported at the line th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from viaduct.errors import find_closest
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
 
-Location = tuple[str, int] | None
+Location = limits.Line | None  # the script's line that opened the session
 NPU_OPTIMIZER = "NpuOptimizer"
 
 # Keys of parameter_map by the type of their values.
@@ -152,11 +153,10 @@ def check_visible_devices(at: Location) -> None:
     value = os.environ.get(variable)
     if value is None:
         return
-    numbers = [int(number) for number in value.split(",") if number.isdecimal()]
-    if len(numbers) == len(value.split(",")) and numbers == sorted(set(numbers)):
-        return
-    ascending = ",".join(map(str, sorted(set(numbers)))) or "0"
-    limits.report_violation("visible-devices", variable=variable, value=value, ascending=ascending, at=at)
+    numbers = sorted({int(number) for number in re.findall(r"\d+", value)})
+    ascending = ",".join(map(str, numbers)) or "0"
+    if value != ascending:
+        limits.report_violation("visible-devices", variable=variable, value=value, ascending=ascending, at=at)
 
 
 # ---- the parameter map

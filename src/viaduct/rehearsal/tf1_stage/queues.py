@@ -7,10 +7,11 @@ one thread. `tf.train.shuffle_batch` and `tf.estimator.inputs.numpy_input_fn` us
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable
 from typing import Any
+
+from viaduct.rehearsal.wrapping import wrap
 
 
 def install() -> None:
@@ -20,10 +21,8 @@ def install() -> None:
     from tensorflow_estimator.python.estimator.inputs.queues import feeding_functions
 
     feeding_functions.random = FixedRandom()
-    shuffling = data_flow_ops.RandomShuffleQueue
-    shuffling.__init__ = wrap_queue_init(shuffling.__init__)
-    runner = queue_runner_impl.QueueRunner
-    runner._init_from_args = wrap_runner_init(runner._init_from_args)
+    wrap(data_flow_ops.RandomShuffleQueue, "__init__")(init_queue)
+    wrap(queue_runner_impl.QueueRunner, "_init_from_args")(init_runner)
 
 
 class FixedRandom(random.Random):
@@ -33,25 +32,16 @@ class FixedRandom(random.Random):
         super().seed(0 if a is None else a, version)
 
 
-def wrap_queue_init(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the constructor of a shuffling queue so that its capacity is min_after_dequeue + 1."""
-
-    @functools.wraps(plain)
-    def init(self: Any, capacity: int, min_after_dequeue: int, *args: Any, **kwargs: Any) -> None:
-        plain(self, min(capacity, min_after_dequeue + 1), min_after_dequeue, *args, **kwargs)
-
-    return init
+def init_queue(
+    plain: Callable[..., None], self: Any, capacity: int, min_after_dequeue: int, *args: Any, **kwargs: Any
+) -> None:
+    """Initialise a shuffling queue with a capacity of at most min_after_dequeue + 1."""
+    plain(self, min(capacity, min_after_dequeue + 1), min_after_dequeue, *args, **kwargs)
 
 
-def wrap_runner_init(plain: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the constructor of a queue runner so that it has one thread for each different operator.
-
-    A runner starts a thread for each operator in its list, which may hold the same operator several times.
-    """
-
-    @functools.wraps(plain)
-    def init(self: Any, queue: Any = None, enqueue_ops: Any = None, *args: Any, **kwargs: Any) -> None:
-        unique_ops = list({id(op): op for op in enqueue_ops or ()}.values())
-        plain(self, queue, unique_ops or enqueue_ops, *args, **kwargs)
-
-    return init
+def init_runner(
+    plain: Callable[..., None], self: Any, queue: Any = None, enqueue_ops: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    """Initialise a queue runner with each operator once: it starts a thread for every entry of `enqueue_ops`."""
+    unique_ops = list({id(op): op for op in enqueue_ops or ()}.values())
+    plain(self, queue, unique_ops or enqueue_ops, *args, **kwargs)

@@ -12,10 +12,11 @@ import random
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from viaduct.rehearsal.wrapping import wrap
 
 # By graph, then by scope: the random operators created so far.
 _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
@@ -34,39 +35,26 @@ def install(seed: int | None) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that the script starts
-    ops.Graph.__init__ = wrap_graph_init(ops.Graph.__init__, seed)
-    random_seed.get_seed = wrap_get_seed(random_seed.get_seed, seed)
     tf.set_random_seed(seed)
     config.enable_op_determinism()
 
+    @wrap(ops.Graph, "__init__")
+    def init(plain: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
+        plain(graph, *args, **kwargs)
+        graph.seed = seed if graph.seed is None else graph.seed
 
-def wrap_graph_init(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """Wrap Graph's constructor so that a graph without a seed gets this one."""
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        plain(self, *args, **kwargs)
-        if self.seed is None:
-            self.seed = seed
-
-    return init
+    @wrap(random_seed, "get_seed")
+    def get_seed(plain: Any, op_seed: int | None) -> Any:
+        if op_seed is not None or tf.executing_eagerly():
+            return plain(op_seed)
+        return compute_seeds(ops.get_default_graph(), seed)
 
 
-def wrap_get_seed(plain: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """Wrap get_seed so that an operator without a seed gets one by its scope."""
-
-    def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-        from tensorflow.python.eager import context
-        from tensorflow.python.framework import ops
-
-        graph = ops.get_default_graph()
-        if op_seed is not None or context.executing_eagerly():
-            seeds: tuple[int | None, int | None] = plain(op_seed)
-            return seeds
-        scope = graph.get_name_scope()
-        counts = _counts.setdefault(graph, Counter())
-        counts[scope] += 1
-        graph_seed = seed if graph.seed is None else graph.seed  # an Estimator without tf_random_seed sets None
-        # TensorFlow's seeds have 31 bits; it takes the pair (0, 0) for no seed, so the second is never 0.
-        return int(graph_seed) % 2**31, zlib.crc32(f"{scope}#{counts[scope]}".encode()) % (2**31 - 1) + 1
-
-    return get_seed
+def compute_seeds(graph: Any, seed: int) -> tuple[int, int]:
+    """Return the seeds of the graph and of its next random operator, which depends on the operator's scope."""
+    scope = graph.get_name_scope()
+    counts = _counts.setdefault(graph, Counter())
+    counts[scope] += 1
+    graph_seed = seed if graph.seed is None else graph.seed  # an Estimator without tf_random_seed sets None
+    # TensorFlow's seeds have 31 bits; it takes the pair (0, 0) for no seed, so the second is never 0.
+    return int(graph_seed) % 2**31, zlib.crc32(f"{scope}#{counts[scope]}".encode()) % (2**31 - 1) + 1

@@ -9,16 +9,16 @@ the device (`loops.py`) is executed and observed N times.
 from __future__ import annotations
 
 import atexit
-import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
 from viaduct.rehearsal.tf1_stage.subgraph import Subgraph, find_subgraph
+from viaduct.rehearsal.wrapping import wrap
 
 THREADS_OF_RANKS = 64  # of a session with several ranks, where a collective that waits for another rank holds a thread
 
@@ -28,7 +28,7 @@ class SessionRecord:
     """What the observers know of one session."""
 
     session: Any  # None when it is closed
-    location: tuple[str, int] | None  # the script's file and line that opened the session
+    location: limits.Line | None  # the script's line that opened the session
     npu_options: options.SessionOptions
     steps: int = 0  # runs that trained
     is_closed: bool = False
@@ -95,45 +95,30 @@ def mark_internal() -> Iterator[None]:
 
 def install() -> None:
     """Wrap TensorFlow's sessions so that the observers see the script's runs."""
+    import tensorflow.compat.v1 as tf
     from tensorflow.python.client import session
 
-    base: Any = session.BaseSession
-    base.__init__ = wrap_session_init(base.__init__)
-    base.run = wrap_run(base.run)
-    base.close = wrap_close(base.close)
-    base.make_callable = make_callable
-    base._make_callable_from_options = wrap_make_callable(base._make_callable_from_options)
-    wrap_set_session()
-    record_exit_functions()
+    wrap(session.BaseSession, "__init__")(init_session)
+    wrap(session.BaseSession, "run")(run_session)
+    wrap(session.BaseSession, "close")(close_session)
+    wrap(session.BaseSession, "_make_callable_from_options")(KerasCallable)  # the method by which Keras makes callables
+    session.BaseSession.make_callable = make_callable
+    wrap(tf.keras.backend, "set_session")(set_keras_session)
+    wrap(atexit, "register")(register_at_exit)
     gradients.install()
 
 
-def wrap_set_session() -> None:
-    """Wrap tf.keras.backend.set_session: Keras closes the session that it is given."""
-    import tensorflow.compat.v1 as tf
-
-    backend: Any = tf.keras.backend
-    plain = backend.set_session
-
-    @functools.wraps(plain)
-    def set_session(session: Any) -> None:
-        session._viaduct.is_closed_by_keras = True
-        plain(session)
-
-    backend.set_session = set_session
+def set_keras_session(plain: Callable[..., Any], session: Any) -> None:
+    """Give Keras a session, which Keras will close."""
+    session._viaduct.is_closed_by_keras = True
+    plain(session)
 
 
-def record_exit_functions() -> None:
-    """Record the functions that the script registers with atexit; they may close a session."""
-    plain: Any = atexit.register
-
-    @functools.wraps(plain)
-    def register(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if limits.find_users_line() is not None:
-            exit_functions.append(function)
-        return plain(function, *args, **kwargs)
-
-    atexit.register = register  # type: ignore[assignment]
+def register_at_exit(plain: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register a function with atexit, and record it if the script calls this; it may close a session."""
+    if limits.find_users_line() is not None:
+        exit_functions.append(function)
+    return plain(function, *args, **kwargs)
 
 
 def is_closed_at_exit(session: Any) -> bool:
@@ -148,43 +133,42 @@ def is_closed_at_exit(session: Any) -> bool:
     return False
 
 
-def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Session's constructor so that each session has a record."""
-
-    @functools.wraps(plain)
-    def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        line = limits.find_users_line()
-        location = (line.file, line.line) if line else None
-        config = options.prepare_config(config, THREADS_OF_RANKS if state.size() > 1 else 0)
-        npu_options = options.read_options(config, location)
-        plain(self, target, graph, config)
-        self._viaduct = SessionRecord(self, location, npu_options)  # where the other wrappers find it
-        session_records.append(self._viaduct)
-
-    return init
+def init_session(
+    plain: Callable[..., Any], session: Any, target: str = "", graph: Any = None, config: Any = None
+) -> None:
+    """Initialise a session and make its record."""
+    line = limits.find_users_line()
+    config = options.prepare_config(config, THREADS_OF_RANKS if state.size() > 1 else 0)
+    npu_options = options.read_options(config, line)
+    plain(session, target, graph, config)
+    session._viaduct = SessionRecord(session, line, npu_options)  # where the other wrappers find it
+    session_records.append(session._viaduct)
 
 
-def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Session.run so that observers see the script's runs."""
+def run_session(
+    plain: Callable[..., Any],
+    session: Any,
+    fetches: Any,
+    feed_dict: Any = None,
+    options: Any = None,
+    run_metadata: Any = None,
+) -> Any:
+    """Run a session for the script, and call the observers."""
     from viaduct.rehearsal.tf1_stage import tracing
 
-    @functools.wraps(plain)
-    def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        if getattr(_internal, "active", False):
-            return plain(self, fetches, feed_dict, options, run_metadata)
-        graph_run = describe_run(self, fetches, feed_dict)
+    if getattr(_internal, "active", False):
+        return plain(session, fetches, feed_dict, options, run_metadata)
+    graph_run = describe_run(session, fetches, feed_dict)
 
-        def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
-            def call(run_options: Any, metadata: Any) -> Any:
-                return plain(self, (fetches, extra), feed_dict, run_options, metadata)
+    def execute(extra: list[Any]) -> tuple[Any, list[Any]]:
+        def call(run_options: Any, metadata: Any) -> Any:
+            return plain(session, (fetches, extra), feed_dict, run_options, metadata)
 
-            with mark_internal():
-                result: tuple[Any, list[Any]] = tracing.run_traced(graph_run, call, options, run_metadata)
-            return result
+        with mark_internal():
+            result: tuple[Any, list[Any]] = tracing.run_traced(graph_run, call, options, run_metadata)
+        return result
 
-        return run_observed(graph_run, execute)
-
-    return run
+    return run_observed(graph_run, execute)
 
 
 def describe_run(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
@@ -225,20 +209,11 @@ def run_observed(run: GraphRun, execute: Callable[[list[Any]], tuple[Any, list[A
     return result
 
 
-@contextmanager
-def blame_viaduct() -> Iterator[None]:
-    """Turn an exception in the block, which is viaduct's code, into StandInFails.
-
-    CardRefuses, TensorFlow's errors and StopScript, which is no Exception, are raised unchanged.
-    """
+def blame_viaduct() -> AbstractContextManager[None]:
+    """Return the context of viaduct's own code (`limits.blame_viaduct`), which passes TensorFlow's errors on."""
     from tensorflow.python.framework.errors_impl import OpError
 
-    try:
-        yield
-    except (limits.CardRefuses, OpError):
-        raise
-    except Exception as error:
-        raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
+    return limits.blame_viaduct(OpError)
 
 
 def record_run(run: GraphRun) -> None:
@@ -252,19 +227,14 @@ def record_run(run: GraphRun) -> None:
         state.set_communication(True)  # an NPU session starts communication with its first run
 
 
-def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a session's close so that observers are called first."""
-
-    @functools.wraps(plain)
-    def close(self: Any) -> None:
-        record = getattr(self, "_viaduct", None)
-        if record is not None and not record.is_closed:
-            for observer in observers:
-                observer.before_close(record)
-            record.is_closed, record.session = True, None
-        plain(self)
-
-    return close
+def close_session(plain: Callable[..., Any], session: Any) -> None:
+    """Close a session; observers are called first."""
+    record = getattr(session, "_viaduct", None)
+    if record is not None and not record.is_closed:
+        for observer in observers:
+            observer.before_close(record)
+        record.is_closed, record.session = True, None
+    plain(session)
 
 
 def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
@@ -280,11 +250,6 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
         return self.run(fetches, dict(zip(keys, values, strict=True)), options, run_metadata)
 
     return call
-
-
-def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the method with which Keras makes its callables."""
-    return functools.wraps(plain)(lambda session, callable_options: KerasCallable(plain, session, callable_options))
 
 
 class KerasCallable:

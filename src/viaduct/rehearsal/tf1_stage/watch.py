@@ -13,7 +13,6 @@ gradients have the names of variables in the graph.
 
 from __future__ import annotations
 
-import functools
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from viaduct.rehearsal.tf1_stage.gradients import Gradients, find_recorded_gradi
 from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
 from viaduct.rehearsal.tf1_stage.subgraph import find_dependencies, find_perhaps_dead, is_fetchable
 from viaduct.rehearsal.tf1_stage.variables import find_variables, read_tensor
+from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.runner import StopScript
 
 
@@ -110,30 +110,24 @@ class ScriptWatch(sessions.Observer):
         self.first_gradients.update({name: densify_gradient(arrays) for name, arrays in parts.items()})
         if self.uses_step_at:
             self._loss = loss
-            return
-        self._end_step(run.session_record, loss)
+        else:
+            self._end_step(run.session_record, loss)
 
     def on_step_end(self) -> None:
         """End a step; called at the line or function at which steps end according to --step-at."""
         if self.is_limit_reached:
             self.stop()
         loss, self._loss = self._loss, None
-        if self._unsaved is None:
-            self._record_step(loss)
-        else:
-            self._end_step(self._unsaved, loss)
+        self._end_step(self._unsaved, loss)
         if self.is_limit_reached:
             self.stop()
 
-    def _record_step(self, loss: float | None) -> None:
+    def _end_step(self, record: SessionRecord | None, loss: float | None) -> None:
+        """Record a step; after the last one store the session's variables."""
         self.losses.append(loss)
         self.end_times.append((time.monotonic(), time.process_time()))
-
-    def _end_step(self, record: SessionRecord, loss: float | None) -> None:
-        """Record a step; after the last one store the session's variables."""
-        self._record_step(loss)
         self._unsaved = record
-        if self.is_limit_reached:
+        if record is not None and self.is_limit_reached:
             self.store_variables(record)
 
     # ---- weights
@@ -272,20 +266,15 @@ def bound_monitored_sessions(script_watch: ScriptWatch) -> None:
     """Bound the loops over monitored sessions: the script's and the Estimators'."""
     from tensorflow.python.training import monitored_session
 
-    kind: Any = monitored_session._MonitoredSession
-    plain_init, plain_run = kind.__init__, kind.run
+    @wrap(monitored_session._MonitoredSession, "__init__")
+    def init(plain: Any, self: Any, session_creator: Any, hooks: Any, *args: Any, **kwargs: Any) -> None:
+        plain(self, session_creator, [*(hooks or []), make_bounding_hook(script_watch)], *args, **kwargs)
 
-    @functools.wraps(plain_init)
-    def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **kwargs: Any) -> None:
-        plain_init(self, session_creator, [*(hooks or []), make_bounding_hook(script_watch)], *args, **kwargs)
-
-    @functools.wraps(plain_run)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @wrap(monitored_session._MonitoredSession, "run")
+    def run(plain: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         if script_watch.is_limit_reached and self.should_stop():  # the loop ignores the request to stop
             script_watch.stop()
-        return plain_run(self, *args, **kwargs)
-
-    kind.__init__, kind.run = init, run
+        return plain(self, *args, **kwargs)
 
 
 def make_bounding_hook(script_watch: ScriptWatch) -> Any:
@@ -315,26 +304,22 @@ def bound_keras_fit(script_watch: ScriptWatch) -> None:
     """
     import keras.src.callbacks as callbacks
 
-    plain, plain_logs = callbacks.configure_callbacks, callbacks.CallbackList.make_logs
-
     class Bound(callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.stop_training = self.model.stop_training or script_watch.is_limit_reached
 
         on_epoch_end = on_train_batch_end
 
-    @functools.wraps(plain)
-    def configure(requested: Any, *args: Any, **kwargs: Any) -> Any:
+    @wrap(callbacks, "configure_callbacks")
+    def configure(plain: Any, requested: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(requested, callbacks.CallbackList):
             return plain(requested, *args, **kwargs)
         own = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
         return plain([*own, Bound()], *args, **kwargs)
 
-    @functools.wraps(plain_logs)
-    def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
+    @wrap(callbacks.CallbackList, "make_logs")
+    def make_logs(plain: Any, self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
         is_epoch = mode == "train" and "batch" not in logs and not prefix  # the call just before the validation
         if script_watch.is_limit_reached and is_epoch:
             self.model.stop_training = False
-        return plain_logs(self, model, logs, outputs, mode, prefix)
-
-    callbacks.configure_callbacks, callbacks.CallbackList.make_logs = configure, make_logs
+        return plain(self, model, logs, outputs, mode, prefix)

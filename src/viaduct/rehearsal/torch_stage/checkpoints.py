@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -22,21 +21,19 @@ def install(device_name: str = "") -> None:
         device = storage.device
         return f"{device_name}:{device.index}" if device.type in (cards.device_name, device_name) else None
 
-    restore = functools.partial(_restore_storage, device_name=device_name)
+    def restore(storage: Any, location: str) -> Any:
+        """Return a loaded storage on its card; None for a storage of another device."""
+        name, _, number = location.partition(":")
+        if name != device_name:
+            return None
+        index = int(number) if number else cards.current_index
+        count = control.device_count()
+        if index >= count:
+            raise RuntimeError(
+                f"Attempting to deserialize object on {device_name.upper()} device {index} but "
+                f"torch.{device_name}.device_count() is {count}. Please use torch.load with map_location "
+                "to map your storages to an existing device."
+            )
+        return put_storage_on_card(storage, index)
+
     torch.serialization.register_package(_PRIORITY, tag, restore)
-
-
-def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
-    """Return a loaded storage on its card; None for a storage of another device."""
-    name, _, number = location.partition(":")
-    if name != device_name:
-        return None
-    index = int(number) if number else cards.current_index
-    count = control.device_count()
-    if index >= count:
-        raise RuntimeError(
-            f"Attempting to deserialize object on {device_name.upper()} device {index} but "
-            f"torch.{device_name}.device_count() is {count}. Please use torch.load with map_location "
-            "to map your storages to an existing device."
-        )
-    return put_storage_on_card(storage, index)

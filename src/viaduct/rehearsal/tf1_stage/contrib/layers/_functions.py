@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -45,8 +45,9 @@ def make_variable(
     )
 
 
-def add_to_collections(outputs: Any, outputs_collections: Any) -> Any:
-    """Add outputs to the named collections and return the outputs."""
+def finish_layer(outputs: Any, outputs_collections: Any = None, activation_fn: Any = None) -> Any:
+    """Return a layer's outputs after its activation, and add them to the named collections."""
+    outputs = outputs if activation_fn is None else activation_fn(outputs)
     for collection in [outputs_collections] if isinstance(outputs_collections, str) else outputs_collections or []:
         tf.add_to_collection(collection, outputs)
     return outputs
@@ -110,9 +111,7 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
                     biases = make_variable("biases", shape, inputs, initial, arguments["biases_regularizer"], trainable)
                     is_image = outputs.shape.rank == 4
                     outputs = tf.nn.bias_add(outputs, biases, data_format=data_format) if is_image else outputs + biases
-                if arguments["activation_fn"] is not None:
-                    outputs = arguments["activation_fn"](outputs)
-                return add_to_collections(outputs, arguments["outputs_collections"])
+                return finish_layer(outputs, arguments["outputs_collections"], arguments["activation_fn"])
 
         layer.__signature__ = signature  # type: ignore[attr-defined]
         return add_arg_scope(layer)
@@ -274,8 +273,7 @@ def batch_norm(
             present = {id(update) for update in tf.get_collection(updates_collections)}  # the layer may have added them
             for update in [update for update in layer.updates if id(update) not in present]:
                 tf.add_to_collection(updates_collections, update)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return add_to_collections(outputs, outputs_collections)
+        return finish_layer(outputs, outputs_collections, activation_fn)
 
 
 @add_arg_scope
@@ -301,8 +299,7 @@ def layer_norm(
         mean, variance = tf.nn.moments(inputs, list(range(begin_norm_axis % rank, rank)), keepdims=True)
         epsilon = 1e-3 if inputs.dtype == tf.float16 else 1e-12
         outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return add_to_collections(outputs, outputs_collections)
+        return finish_layer(outputs, outputs_collections, activation_fn)
 
 
 def make_pooling(pool: Callable[..., Any], default_scope: str) -> Layer:
@@ -320,7 +317,7 @@ def make_pooling(pool: Callable[..., Any], default_scope: str) -> Layer:
         with tf.name_scope(scope or default_scope):
             window, strides = add_unit_axes(pair(kernel_size), data_format), add_unit_axes(pair(stride), data_format)
             outputs = pool(inputs, window, strides, padding.upper(), data_format)
-            return add_to_collections(outputs, outputs_collections)
+            return finish_layer(outputs, outputs_collections)
 
     pool2d.__name__ = pool.__name__.removesuffix("_v1")
     return add_arg_scope(pool2d)
@@ -343,12 +340,12 @@ def dropout(
     """Add dropout; `keep_prob` is the probability of keeping a value."""
     with tf.variable_scope(scope, "Dropout", [inputs]):
         outputs = tf.layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
-        return add_to_collections(outputs, outputs_collections)
+        return finish_layer(outputs, outputs_collections)
 
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    return add_to_collections(tf.layers.flatten(inputs), outputs_collections)
+    return finish_layer(tf.layers.flatten(inputs), outputs_collections)
 
 
 @add_arg_scope
@@ -363,8 +360,7 @@ def bias_add(
     """Add a bias over the last axis, and an activation."""
     with tf.variable_scope(scope, "BiasAdd", [inputs]):
         biases = make_variable("biases", [int(inputs.shape[-1])], inputs, initializer, regularizer, trainable)
-        outputs = tf.nn.bias_add(inputs, biases)
-        return outputs if activation_fn is None else activation_fn(outputs)
+        return finish_layer(tf.nn.bias_add(inputs, biases), activation_fn=activation_fn)
 
 
 @add_arg_scope
@@ -382,7 +378,7 @@ def one_hot_encoding(
     scope: Any = None,
 ) -> Any:
     one_hot = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value, name=scope)
-    return add_to_collections(one_hot, outputs_collections)
+    return finish_layer(one_hot, outputs_collections)
 
 
 @add_arg_scope
@@ -395,21 +391,22 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -
 @add_arg_scope
 def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **kwargs: Any) -> Any:
     """Apply the same layer several times; with scope "conv" in the scopes conv/conv_1, conv/conv_2 …"""
-    scope = kwargs.pop("scope", None)
-    with tf.variable_scope(scope, "Repeat", [inputs]):
-        base = scope or getattr(layer, "__name__", "repeat")
-        for number in range(repetitions):
-            inputs = layer(inputs, *args, scope=f"{base}_{number + 1}", **kwargs)
-    return inputs
+    return apply_layers(inputs, layer, [args] * repetitions, "Repeat", **kwargs)
 
 
 @add_arg_scope
 def stack(inputs: Any, layer: Layer, stack_args: list[Any], **kwargs: Any) -> Any:
     """Apply a layer several times, each with its own arguments."""
-    scope = kwargs.pop("scope", None)
-    with tf.variable_scope(scope, "Stack", [inputs]):
-        base = scope or getattr(layer, "__name__", "stack")
-        for number, args in enumerate(stack_args):
-            positional = args if isinstance(args, (list, tuple)) else [args]
-            inputs = layer(inputs, *positional, scope=f"{base}_{number + 1}", **kwargs)
+    calls = [args if isinstance(args, (list, tuple)) else [args] for args in stack_args]
+    return apply_layers(inputs, layer, calls, "Stack", **kwargs)
+
+
+def apply_layers(
+    inputs: Any, layer: Layer, calls: Sequence[Sequence[Any]], default_scope: str, scope: Any = None, **kwargs: Any
+) -> Any:
+    """Apply a layer once for each entry of `calls`, which holds the arguments after the inputs."""
+    with tf.variable_scope(scope, default_scope, [inputs]):
+        base = scope or getattr(layer, "__name__", default_scope.lower())
+        for number, args in enumerate(calls, start=1):
+            inputs = layer(inputs, *args, scope=f"{base}_{number}", **kwargs)
     return inputs

@@ -159,11 +159,12 @@ def reduce_gradients(
     compressed = [compression.compress(gradient) for gradient in dense]
     reduced = iter(reduce_tensors([tensor for tensor, _ in compressed], op, *factors))
     contexts = iter([context for _, context in compressed])
-    return [
-        None
-        if gradient is None
-        else reduce_slices(gradient, op, *factors)
-        if is_sparse(gradient)
-        else compression.decompress(next(reduced), next(contexts))
-        for gradient in gradients
-    ]
+    results: list[Any] = []
+    for gradient in gradients:
+        if gradient is None:
+            results.append(None)
+        elif is_sparse(gradient):
+            results.append(reduce_slices(gradient, op, *factors))
+        else:
+            results.append(compression.decompress(next(reduced), next(contexts)))
+    return results

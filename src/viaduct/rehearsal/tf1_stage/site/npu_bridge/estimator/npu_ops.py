@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections as _collections
 import queue as _queue
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from viaduct.rehearsal.tf1_stage import state
 
 def NPUInit(name: str | None = None) -> Any:
     """Return the operator that starts communication."""
-    return make_communication_op(True, name or "NPUInit")
+    return make_host_op(lambda: state.set_communication(True), [], name or "NPUInit")
 
 
 def NPUShutdown(name: str | None = None) -> Any:
     """Return the operator that ends communication."""
-    return make_communication_op(False, name or "NPUShutdown")
+    return make_host_op(lambda: state.set_communication(False), [], name or "NPUShutdown")
 
 
 def initialize_system(name: str | None = None) -> Any:
@@ -36,14 +36,14 @@ def shutdown_system(name: str | None = None) -> Any:
     return NPUShutdown(name)
 
 
-def make_communication_op(is_start: bool, name: str) -> Any:
-    """Return an operator that starts or ends communication."""
+def make_host_op(function: Callable[..., Any], tensors: list[Any], name: str) -> Any:
+    """Return an operator that calls a Python function with the values of tensors, and has no result."""
 
-    def set_communication() -> Any:
-        state.set_communication(is_start)
-        return np.int32(0)
+    def call(*arrays: Any) -> Any:
+        function(*arrays)
+        return np.int32(0)  # numpy_function needs a result
 
-    return tf.numpy_function(set_communication, [], tf.int32, name=name).op
+    return tf.numpy_function(call, tensors, tf.int32, name=name).op
 
 
 def refuse_eager(name: str) -> None:
@@ -121,11 +121,10 @@ _channels: dict[str, _queue.Queue[list[Any]]] = _collections.defaultdict(_queue.
 def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | None = None) -> Any:
     """Return the operator that puts tensors into a channel."""
 
-    def put(*arrays: Any) -> Any:
+    def put(*arrays: Any) -> None:
         _channels[channel_name].put([np.array(array) for array in arrays])
-        return np.int32(0)
 
-    return tf.numpy_function(put, list(inputs), tf.int32, name=name or "OutfeedEnqueueOp").op
+    return make_host_op(put, list(inputs), name or "OutfeedEnqueueOp")
 
 
 def outfeed_dequeue_op(
@@ -144,12 +143,7 @@ def outfeed_dequeue_op(
 
 def stop_outfeed_dequeue_op(channel_name: str, name: str | None = None) -> Any:
     """Return the operator that closes a channel."""
-
-    def close() -> Any:
-        _channels.pop(channel_name, None)
-        return np.int32(0)
-
-    return tf.numpy_function(close, [], tf.int32, name=name or "StopOutfeedDequeueOp").op
+    return make_host_op(lambda: _channels.pop(channel_name, None), [], name or "StopOutfeedDequeueOp")
 
 
 # ---- fused operators, composed of TensorFlow's

@@ -15,6 +15,8 @@ from viaduct.cards import NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import collectives, state
 
+from ..estimator.npu_ops import make_host_op
+
 WORLD = collectives.WORLD
 
 
@@ -71,12 +73,8 @@ def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
     check_peer("send", dest_rank, group)
     target = collectives.list_members(group)[dest_rank]
     key = f"{group}|p2p.{sr_tag}.{state.rank()}-{target}"
-
-    def send_array(array: Any) -> Any:
-        collectives.send_array(key, array, target)
-        return np.int32(0)
-
-    return tf.numpy_function(send_array, [make_sendable_tensor("send", tensor)], tf.int32, name="HcomSend").op
+    tensors = [make_sendable_tensor("send", tensor)]
+    return make_host_op(lambda array: collectives.send_array(key, array, target), tensors, "HcomSend")
 
 
 def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:

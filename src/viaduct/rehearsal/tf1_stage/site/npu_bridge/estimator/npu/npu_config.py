@@ -135,27 +135,16 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
             setattr(self, name, arguments[name])
         self._profiling_config, self._dump_config = profiling_config, dump_config
         if save_checkpoints_steps is None and save_checkpoints_secs is None:
-            save_checkpoints_steps = CHECKPOINT_STEPS
-        super().__init__(
-            model_dir=model_dir,
-            tf_random_seed=tf_random_seed,
-            save_summary_steps=save_summary_steps,
-            save_checkpoints_steps=save_checkpoints_steps,
-            save_checkpoints_secs=save_checkpoints_secs,
-            session_config=session_config,
-            keep_checkpoint_max=keep_checkpoint_max,
-            keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
-            log_step_count_steps=log_step_count_steps,
-            train_distribute=train_distribute,
-            eval_distribute=eval_distribute,
-        )
+            arguments["save_checkpoints_steps"] = CHECKPOINT_STEPS
+        super().__init__(**{name: arguments[name] for name in BASE_OPTIONS})
 
 
+PARAMETERS = list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:]  # without `self`
 BASE_PARAMETERS = inspect.signature(tf.estimator.RunConfig.__init__).parameters
-PARAMETERS = inspect.signature(NPURunConfig.__init__).parameters
-OWN_OPTIONS = [name for name in PARAMETERS if name not in BASE_PARAMETERS]
-# For the metaclass and help(), without `self`: inspect would return the signature of the metaclass's `__call__`.
-NPURunConfig.__signature__ = inspect.Signature(list(PARAMETERS.values())[1:])
+BASE_OPTIONS = [parameter.name for parameter in PARAMETERS if parameter.name in BASE_PARAMETERS]
+OWN_OPTIONS = [parameter.name for parameter in PARAMETERS if parameter.name not in BASE_PARAMETERS]
+# For the metaclass and help(): inspect would return the signature of the metaclass's `__call__`.
+NPURunConfig.__signature__ = inspect.Signature(PARAMETERS)
 
 
 def check_values(arguments: dict[str, Any]) -> None:

@@ -44,21 +44,9 @@ class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
         prediction_hooks: Any = None,
         host_call: Any = None,
     ) -> NPUEstimatorSpec:
+        fields = {name: value for name, value in locals().items() if name in EstimatorSpec._fields}
         check_host_call(host_call)
-        spec: NPUEstimatorSpec = super().__new__(
-            cls,
-            mode=mode,
-            predictions=predictions,
-            loss=loss,
-            train_op=train_op,
-            eval_metric_ops=eval_metric_ops,
-            export_outputs=export_outputs,
-            training_chief_hooks=training_chief_hooks,
-            training_hooks=training_hooks,
-            scaffold=scaffold,
-            evaluation_hooks=evaluation_hooks,
-            prediction_hooks=prediction_hooks,
-        )
+        spec: NPUEstimatorSpec = super().__new__(cls, **fields)
         spec._host_call = host_call
         return spec
 
