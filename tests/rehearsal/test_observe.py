@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import TorchStepCounter
-from viaduct.rehearsal.observe import compute_fingerprint, find_rank_folder
+from viaduct.rehearsal.limits import StandInFails
+from viaduct.rehearsal.observe import Observation, compute_fingerprint, find_rank_folder
 from viaduct.scripts.runner import StopScript
 
 
@@ -115,6 +116,29 @@ def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_
     assert sorted(kept) == ["0.weight", "1.weight"]
     numpy.testing.assert_array_equal(kept["0.weight"], gradients[1].numpy())
     numpy.testing.assert_array_equal(kept["1.weight"], gradients[3].numpy())
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_weights_in_a_dtype_that_numpy_does_not_have_are_kept(counter: TorchStepCounter, tmp_path: Path) -> None:
+    network = nn.Linear(4, 2)
+    network.register_buffer("scale", torch.tensor([0.5, 2.0]).to(torch.float8_e4m3fn))
+    network.register_buffer("mean", torch.tensor([1.5]).to(torch.bfloat16))
+    network.register_buffer("phase", torch.tensor([1 + 2j]).to(torch.complex32))
+    step(network, torch.optim.SGD(network.parameters(), 0.1))
+    counter.finish()
+    weights = numpy.load(find_rank_folder(tmp_path, 0) / "weights.npz")
+    assert (weights["scale"].tolist(), weights["scale"].dtype) == ([0.5, 2.0], numpy.float32)
+    assert (weights["mean"].tolist(), weights["phase"].tolist()) == ([1.5], [1 + 2j])
+
+
+def test_an_error_of_viaduct_in_a_step_is_not_called_the_scripts(
+    counter: TorchStepCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Observation, "find_named_tensors", lambda observation: 1 // 0)
+    network = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    with pytest.raises(StandInFails, match="ZeroDivisionError"):
+        step(network, optimizer)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")

@@ -67,3 +67,13 @@ def test_of_several_processes_of_a_rank_the_one_that_printed_most_counts(tmp_pat
         lines = [json.dumps([0, text]) for text in texts] + [json.dumps([pid, "x"])]
         (tmp_path / "printed" / f"{pid}.jsonl").write_text("\n".join(lines))
     assert read_printed_lines(str(tmp_path)) == {0: ["b", "progress 1", "progress 2"], 1: ["x"], 2: ["x"]}
+
+
+def test_a_process_that_was_killed_while_it_printed_leaves_its_complete_lines(
+    printed: OutputRecorder, tmp_path: Path
+) -> None:
+    printed.record("step 1\n")
+    printed.record("step 2\n")
+    (file,) = (tmp_path / "printed").iterdir()
+    file.write_text(file.read_text()[:-5])
+    assert read_printed_lines(str(tmp_path)) == {0: ["step 1"]}

@@ -51,3 +51,12 @@ def test_a_module_that_may_be_the_projects_own_is_not_called_a_package() -> None
     failure = "ModuleNotFoundError: No module named 'helpers.net'"
     made = Summary("", "original", "torch", "train.py", [], 1, None, 1, failure=failure)
     assert advise(made, plan) == ["No module 'helpers.net' was found. If helpers is a package: pip install helpers"]
+
+
+def test_an_error_of_viaduct_is_not_called_a_failure_of_the_script() -> None:
+    plan = Plan("npu", "torch", "train.py", (), "record", "work")
+    failure = "viaduct.rehearsal.limits.StandInFails: FileNotFoundError: [Errno 2] No such file or directory: 'x'"
+    made = Summary("", "npu", "torch", "train.py", [], 1, None, 1, failure=failure)
+    (line,) = advise(made, plan)
+    assert line.startswith("The rehearsal failed, not the script: ")
+    assert line.endswith("This is a fault of viaduct; please report it.")

@@ -18,6 +18,7 @@ from multiprocessing import process, util
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal.bounds import GRACE_S
+from viaduct.rehearsal.limits import blame_viaduct
 from viaduct.rehearsal.manual_updates import ManualUpdates
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, current_rank
@@ -76,6 +77,7 @@ class TorchStepCounter(Watcher):
         self.started_by_viaduct, self.step_count, self.stop_requested_at = False, 0, None
         register_at_exit(self.finish)
 
+    @blame_viaduct()
     def on_manual_backward(self, trained: list[torch.Tensor]) -> None:
         """Record gradients of a script that updates its weights without an optimizer."""
         if self.observation:
@@ -83,6 +85,7 @@ class TorchStepCounter(Watcher):
             if not self.step_count:
                 self.observation.record_gradients()
 
+    @blame_viaduct()
     def on_gradient_function(
         self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
     ) -> None:
@@ -95,6 +98,7 @@ class TorchStepCounter(Watcher):
         if self._step_at is None:
             self.count_step()
 
+    @blame_viaduct()
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Stop the search for manual updates, and let the observation record the gradients."""
         self._manual_updates.has_optimizer = True
@@ -105,6 +109,7 @@ class TorchStepCounter(Watcher):
         """Remember the optimizer that made the update."""
         self._optimizer = optimizer
 
+    @blame_viaduct()
     def count_step(self) -> None:
         """Count one step; stop the script after the last one."""
         if self.stop_requested_at is not None:  # the script caught the stop's exception and trains on

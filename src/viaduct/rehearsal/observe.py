@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal.inspection import MAX_ELEMENTS, Inspection, iterate_tensors
+from viaduct.rehearsal.limits import blame_viaduct
 from viaduct.rehearsal.perturbation import perturb_network
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.wrapping import wrap
@@ -81,6 +82,7 @@ class Observation:
         """Remove the hooks on modules; backward and GradScaler stay wrapped."""
         self._roots.__exit__()
 
+    @blame_viaduct()
     def _on_call(self, module: nn.Module, args: Any) -> None:
         """Remember a network that trains when it is first called; inspect it and its inputs."""
         network = unwrap_module(module)
@@ -97,6 +99,7 @@ class Observation:
             if is_trained:
                 self._inspection.record_network(network, module)
 
+    @blame_viaduct()
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""
         import torch
@@ -278,9 +281,12 @@ def contains(outer: nn.Module, inner: nn.Module) -> bool:
 
 
 def as_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """Return a copy of a tensor as a dense array; bfloat16, which NumPy does not have, becomes float32."""
+    """Return a copy of a tensor as a dense array; dtypes that NumPy does not have, such as bfloat16, become float32."""
     import torch
 
     dense = (tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()).cpu()
-    array: numpy.ndarray[Any, Any] = (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()
+    try:
+        array: numpy.ndarray[Any, Any] = dense.numpy()
+    except TypeError:
+        array = dense.to(torch.complex64 if dense.is_complex() else torch.float32).numpy()
     return array.copy()

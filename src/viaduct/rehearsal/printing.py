@@ -76,8 +76,9 @@ def read_printed_lines(record: str) -> dict[int, list[str]]:
     for path in sorted((Path(record) / PRINTED_FOLDER).glob("*.jsonl")):
         by_rank: dict[int, str] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
-            number, text = json.loads(line)
-            by_rank[number] = by_rank.get(number, "") + text
+            with suppress(ValueError):  # the last line is incomplete if the process was killed while it printed
+                number, text = json.loads(line)
+                by_rank[number] = by_rank.get(number, "") + text
         for number, text in by_rank.items():
             lines = [line for line in text.replace("\r", "\n").splitlines() if line.strip()]
             if len(lines) > len(longest.get(number, [])):

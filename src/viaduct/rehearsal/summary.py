@@ -161,11 +161,12 @@ def describe_unreported_end(plan: Plan, notes: list[Mapping[str, Any]], end: Pro
 
 def find_first_failure(notes: list[Mapping[str, Any]], end: ProcessEnd) -> Mapping[str, Any]:
     """Return the note of the rank that failed first, else the first note of a failure, else the first note or {}."""
-    if end.rank is not None:
-        description = f"rank {end.rank} {describe_end(end.code)}"
-        note = next((note for note in notes if note["rank"] == end.rank), {})
-        return {**note, "failure": note.get("failure") or ("" if note.get("bound") else description)}
-    return next((note for note in notes if note["code"] or note["bound"]), notes[0] if notes else {})
+    if end.rank is None:
+        return next((note for note in notes if note["code"] or note["bound"]), notes[0] if notes else {})
+    note = next((note for note in notes if note["rank"] == end.rank), {})
+    if note.get("failure") or note.get("bound"):
+        return note
+    return {**note, "failure": f"rank {end.rank} {describe_end(end.code)}"}
 
 
 def describe_end(code: int) -> str:
@@ -261,6 +262,8 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     """Return the cause of a failure and advice on what to try next."""
     if summary.interrupting_signal:
         return [f"The rehearsal was interrupted by {name_signal(summary.interrupting_signal)}."]
+    if limits.StandInFails.__name__ in summary.failure:
+        return [f"The rehearsal failed, not the script: {summary.failure}. {OUR_FAULT}"]
     match = MISSING_PACKAGE.search(summary.failure)
     if match:
         module = match[1]
