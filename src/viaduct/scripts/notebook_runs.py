@@ -74,7 +74,7 @@ def refuse_unrunnable_lines(name: str, notebook: Notebook) -> None:
         line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)
     }
     for line, text in enumerate(notebook.text.split("\n"), start=1):
-        placeholder = notebook.placeholder.match(text)
+        placeholder = notebook.find_placeholder(text)
         # The placeholder of a complete line is `pass`. Others continue a line, or stand for `%time` before a statement.
         if placeholder is None or not placeholder["mark"].startswith("pass") or line in skipped_lines:
             continue

@@ -90,6 +90,11 @@ class Notebook:
         marks = "pass  # |# |  # before "
         return re.compile(rf"^(?P<code>.*?)(?P<mark>{marks}){PLACEHOLDER} (?P<number>\d+){re.escape(self.tag)}$")
 
+    def find_placeholder(self, line: str) -> re.Match[str] | None:
+        """Return the placeholder in a line of the joined text; None if it has none with a number in `originals`."""
+        match = self.placeholder.match(line)
+        return match if match and int(match["number"]) < len(self.originals) else None
+
 
 def parse_notebook(data: bytes) -> Notebook:
     """Parse a notebook and join its code cells; raise NotebookError for any other file."""
@@ -289,14 +294,13 @@ def split_cells(notebook: Notebook, text: str) -> list[str]:
     cells: list[int] = []
     restored: list[int] = []  # numbers of placeholders
     for line in text.split("\n")[:-1]:
-        cell_comment, placeholder = notebook.cell_comment.match(line), notebook.placeholder.match(line)
-        if cell_comment:
+        if cell_comment := notebook.cell_comment.match(line):
             cells.append(int(cell_comment[1]) - 1)
             pieces.append([])
             continue
         if not pieces:
             raise NotebookError("a change landed before its first cell", "有改动落在第一个单元格之前")
-        if placeholder and int(placeholder["number"]) < len(notebook.originals):
+        if placeholder := notebook.find_placeholder(line):
             restored.append(int(placeholder["number"]))
             line = restore_line(notebook, placeholder)
         pieces[-1].append(line)
@@ -319,9 +323,8 @@ def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
 
 def restore_magics(notebook: Notebook, text: str) -> str:
     """Return the joined text with the original IPython lines; the number of lines stays the same."""
-    lines = []
-    for line in text.split("\n"):
-        match = notebook.placeholder.match(line)
-        is_placeholder = match is not None and int(match["number"]) < len(notebook.originals)
-        lines.append(restore_line(notebook, match) if match and is_placeholder else line)
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if placeholder := notebook.find_placeholder(line):
+            lines[index] = restore_line(notebook, placeholder)
     return "\n".join(lines)
