@@ -205,7 +205,8 @@ def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda creat
         if find_creation_line(self) is None and (line := limits.find_users_line()) is not None:
             remember_line(self, (line.file, line.line))  # a plain tuple: saving a module saves it, too
         plain(self, *args, **kwargs)
-        on_created(self)
+        with limits.blame_viaduct():
+            on_created(self)
 
 
 def find_creation_line(created: Any) -> tuple[str, int] | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from viaduct.rehearsal.limits import blame_viaduct
 from viaduct.rehearsal.wrapping import wrap
 from viaduct.scripts.network_calls import NetworkCalls
 
@@ -157,6 +158,7 @@ def list_tensors_in(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+@blame_viaduct()
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
     """Return the leaf tensors that get gradients in a backward pass of these losses, in the order of a graph walk.
 
@@ -186,6 +188,7 @@ def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
     return any(known != compute_checksum(new) for (_, known), new in pairs)
 
 
+@blame_viaduct()
 def compute_checksum(tensor: torch.Tensor) -> int:
     import torch
 

@@ -48,6 +48,13 @@ def test_what_is_wrong_with_options_is_reported_with_what_to_write(monkeypatch: 
     assert not list(options.find_contradictions({**right, "precision_mode": "allow_mix_precision"}))
 
 
+def test_a_value_in_the_wrong_field_does_not_end_the_checks() -> None:
+    from viaduct.rehearsal.tf1_stage import options
+
+    values = {"enable_dump": True, "dump_path": 7, "dump_step": 5, "precision_mode": 1, "modify_mixlist": "a.json"}
+    assert [case for case, _ in options.find_contradictions(values)] == ["dump path", "mixlist"]
+
+
 def test_visible_devices_must_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
     from viaduct.rehearsal.tf1_stage import options
 

@@ -94,38 +94,38 @@ def has_exchanged() -> bool:
     return bool(_process_groups)
 
 
-def check_agreement(
-    key: str, process_group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool
-) -> None:
-    """Raise ValueError unless all ranks have the same number of arrays with the same dtypes and shapes.
+def get_agreeing_group(
+    key: str, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool = True
+) -> Any:
+    """Return the process group of a collective if all ranks have as many arrays, with the same dtypes and shapes.
 
-    Without `same_shape` the first dimensions may differ. The ranks exchange checksums, and on a mismatch descriptions.
+    Else raise ValueError. Without `same_shape` the first dimensions may differ. The ranks exchange checksums, and on a
+    mismatch descriptions.
     """
     import torch
 
+    process_group = get_process_group(key, ranks)
     tensors = [[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays]
     text = json.dumps(tensors).encode()
     checksums = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
     process_group.allgather([checksums], [torch.tensor([zlib.crc32(text)])]).wait()
-    if len({int(checksum) for checksum in checksums}) == 1:
-        return
-    texts = gather_padded(process_group, np.frombuffer(text, np.uint8), len(ranks))
-    for rank, other_text in zip(ranks, texts, strict=True):
-        if bytes(other_text) != text:
-            other_tensors = bytes(other_text).decode()
-            raise ValueError(f"{key}: rank {state.rank()} has {text.decode()}, rank {rank} has {other_tensors}")
+    if len({int(checksum) for checksum in checksums}) > 1:
+        texts = map(bytes, gather_padded(process_group, np.frombuffer(text, np.uint8)))
+        rank, other_text = next(pair for pair in zip(ranks, texts, strict=True) if pair[1] != text)
+        raise ValueError(f"{key}: rank {state.rank()} has {text.decode()}, rank {rank} has {other_text.decode()}")
+    return process_group
 
 
-def gather_padded(process_group: Any, array: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays of all `count` ranks; arrays with a shorter first dimension are padded for the exchange."""
+def gather_padded(process_group: Any, array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of all ranks; arrays with a shorter first dimension are padded for the exchange."""
     import torch
 
-    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
+    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(process_group.size())]
     process_group.allgather([lengths], [torch.tensor([len(array)])]).wait()
     padded = np.zeros((max(map(int, lengths)), *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     data = bytes_of(padded)
-    parts = [torch.empty_like(data) for _ in range(count)]
+    parts = [torch.empty_like(data) for _ in lengths]
     process_group.allgather([parts], [data]).wait()
     arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
     return [part[: int(length)] for part, length in zip(arrays, lengths, strict=True)]
@@ -176,8 +176,7 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
 
     arrays = [np.asarray(array) for array in arrays]
     dtypes = [choose_reduced_dtype(array.dtype) for array in arrays]
-    process_group = get_process_group(key, ranks)
-    check_agreement(key, process_group, ranks, arrays, same_shape=True)
+    process_group = get_agreeing_group(key, ranks, arrays)
     ops = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(ops[reduction])
@@ -195,8 +194,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
     arrays = [np.asarray(array) for array in arrays]
     for array in arrays:
         refuse_strings(array.dtype)
-    process_group = get_process_group(key, ranks)
-    check_agreement(key, process_group, ranks, arrays, same_shape=True)
+    process_group = get_agreeing_group(key, ranks, arrays)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
     results = []
@@ -213,9 +211,7 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     refuse_strings(array.dtype)
     if not array.shape:
         raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
-    process_group = get_process_group(key, ranks)
-    check_agreement(key, process_group, ranks, [array], same_shape=False)
-    return gather_padded(process_group, array, len(ranks))
+    return gather_padded(get_agreeing_group(key, ranks, [array], same_shape=False), array)
 
 
 def send_array(key: str, array: Any, target: int) -> None:
@@ -251,12 +247,12 @@ def call_in_graph(
     op_name: str,
     tensors: list[Any],
     function: Callable[[list[Any]], Sequence[Any]],
-    gradient: Callable[..., Any] | None = None,
+    gradient: Callable[..., Any] | None,
 ) -> list[Any]:
     """Return the outputs of an operator that calls a Python function with arrays.
 
-    The outputs have the dtypes of `tensors` and no static shapes. `op_name` is the operator's name. Without `gradient`,
-    the function of its gradients, the operator has none.
+    The outputs have the dtypes of `tensors` and no static shapes. `op_name` is the operator's name. `gradient` is the
+    function of its gradients; with None it has none.
     """
     import tensorflow.compat.v1 as tf
 

@@ -188,19 +188,22 @@ def find_fault(key: str, field_name: str | None, value: Any) -> Fault | None:
 
 
 def find_contradictions(values: dict[str, Any]) -> Iterator[Fault]:
-    """Yield the faults of options that need or exclude each other, and of folders and steps of a dump."""
+    """Yield the faults of options that need or exclude each other, and of folders and steps of a dump.
+
+    A value in the wrong field may have any type; `find_fault` reports that.
+    """
     if values.get("enable_dump") or values.get("enable_dump_debug"):
         path = values.get("dump_path")
         if not path:
             yield "dump without path", {}
-        elif not os.path.isdir(path) or not os.access(path, os.W_OK):
+        elif not os.path.isdir(str(path)) or not os.access(str(path), os.W_OK):
             yield "dump path", {"path": path}
-    if (steps := values.get("dump_step")) and not is_step_list(steps):
+    if (steps := values.get("dump_step")) and not is_step_list(str(steps)):
         yield "dump steps", {"steps": steps}
     if values.get("precision_mode") and values.get("precision_mode_v2"):
         yield "two precision modes", {}
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
-    if values.get("modify_mixlist") and "mix" not in mode:
+    if values.get("modify_mixlist") and "mix" not in str(mode):
         yield "mixlist", {"mode": mode}
     if values.get("enable_compress_weight") and values.get("compress_weight_conf"):
         yield "two compressions", {}

@@ -105,7 +105,7 @@ def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
     """Return the session's profiling_options; report invalid ones, and return None."""
     text, location = run.session_record.npu_options.values.get("profiling_options") or "", run.session_record.location
     try:
-        options = json.loads(text)
+        options = json.loads(str(text))
     except ValueError:
         limits.report_violation("parameter-map", "profiling text", text=text, at=location)
         return None
@@ -134,7 +134,8 @@ def run_traced(run: GraphRun, call: Callable[[Any, Any], Any], options: Any, met
     traced_options.trace_level = config_pb2.RunOptions.FULL_TRACE
     traced_metadata = config_pb2.RunMetadata()
     result = call(traced_options, traced_metadata)
-    tracer.record_step(traced_metadata.step_stats)
+    with limits.blame_viaduct():
+        tracer.record_step(traced_metadata.step_stats)
     if metadata is not None:
         metadata.CopyFrom(traced_metadata)
     return result
