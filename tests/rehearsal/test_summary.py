@@ -53,6 +53,21 @@ def test_a_module_that_may_be_the_projects_own_is_not_called_a_package() -> None
     assert advise(made, plan) == ["No module 'helpers.net' was found. If helpers is a package: pip install helpers"]
 
 
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        ("NotImplementedError: A rehearsal does not capture NPU graphs.", "The rehearsal cannot run this script: "),
+        ("NotImplementedError: viaduct's stand-in has no Adasum", "The rehearsal cannot run this script: "),
+        ("NotImplementedError: Model.forward", "The script failed: "),
+        ("ValueError: the rehearsal of the choir", "The script failed: "),
+    ],
+)
+def test_what_the_stand_in_lacks_is_not_called_a_failure_of_the_script(failure: str, expected: str) -> None:
+    plan = Plan("npu", "torch", "train.py", (), "record", "work")
+    made = Summary("", "npu", "torch", "train.py", [], 1, None, 1, failure=failure)
+    assert advise(made, plan) == [expected + failure]
+
+
 def test_an_error_of_viaduct_is_not_called_a_failure_of_the_script() -> None:
     plan = Plan("npu", "torch", "train.py", (), "record", "work")
     failure = "viaduct.rehearsal.limits.StandInFails: FileNotFoundError: [Errno 2] No such file or directory: 'x'"

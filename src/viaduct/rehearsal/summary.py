@@ -35,6 +35,8 @@ MISSING_FILE = re.compile(
 
 # Follows the sentence "The process ended without a report".
 UNREPORTED_END_ADVICE = "os._exit and os.exec leave none. End the script by sys.exit or at its last line."
+# What the stand-in does not have; its messages name it or the rehearsal.
+STAND_IN_LACKS = re.compile(r"NotImplementedError: [\s\S]*(?:rehears|stand-in)")
 OUR_FAULT = "This is a fault of viaduct; please report it."
 KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 137 is 128 + SIGKILL
 # By field of Summary: its key in summary.json, if this is another word.
@@ -284,6 +286,8 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if summary.stopped_by_limit:
         flag = "--timeout" if summary.stopped_by_limit == "time" else "--memory"
         return [f"The script was stopped by the limit on {summary.stopped_by_limit}, {flag}."]
+    if STAND_IN_LACKS.match(summary.failure):
+        return [f"The rehearsal cannot run this script: {summary.failure}"]
     if summary.failure:
         return [f"The script failed: {summary.failure}"]
     if summary.steps == 0 and plan.steps != 0:

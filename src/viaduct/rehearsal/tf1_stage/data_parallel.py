@@ -15,11 +15,16 @@ def average_gradients(gradients: list[Any]) -> list[Any]:
     if state.size() == 1:
         return gradients
     dense = [gradient for gradient in gradients if gradient is not None and not hasattr(gradient, "indices")]
-    means = iter([total / state.size() for total in collectives.allreduce(dense, "sum")])
-    return [
-        None if gradient is None else average_slices(gradient) if hasattr(gradient, "indices") else next(means)
-        for gradient in gradients
-    ]
+    totals = iter(collectives.allreduce(dense, "sum"))
+    means: list[Any] = []
+    for gradient in gradients:
+        if gradient is None:
+            means.append(None)
+        elif hasattr(gradient, "indices"):
+            means.append(average_slices(gradient))
+        else:
+            means.append(next(totals) / state.size())
+    return means
 
 
 def average_slices(gradient: Any) -> Any:

@@ -89,7 +89,9 @@ def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return call.lift_result(operator(*cpu_args, **options))
     except NotImplementedError as error:
-        raise NotImplementedError(f"{operator} has no kernel for sparse tensors on the CPU.") from error
+        raise NotImplementedError(
+            f"{operator} has no kernel for sparse tensors on the CPU, which a rehearsal computes on."
+        ) from error
 
 
 class _Call:

@@ -247,4 +247,4 @@ def npu_onnx_graph_op(inputs: Sequence[Any], tout: Sequence[Any], model_path: st
 
 def channel_get_next(output_types: Any, output_shapes: Any, channel_name: str, name: str | None = None) -> Any:
     """Raise NotImplementedError: the queue is on the NPU."""
-    raise NotImplementedError("channel_get_next reads a queue of the NPU; here data stays in tf.data")
+    raise NotImplementedError("channel_get_next reads a queue of the NPU; in a rehearsal data stays in tf.data")
