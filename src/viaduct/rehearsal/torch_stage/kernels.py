@@ -47,7 +47,7 @@ class _Schema:
         schema = operator._schema
         self.is_index = f"{schema.name}.".startswith(_INDEXES)
         self.may_mix_devices = self.is_index or schema.name.startswith(_COPIES)
-        self.is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.is_view = _returns_view(schema)
         self.out_names = frozenset(a.name for a in schema.arguments if a.is_out)  # parameters such as `out`
         # By position: True if the parameter is a tensor.
         self.takes_tensor = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)
@@ -56,6 +56,10 @@ class _Schema:
         """Return True if an argument for a tensor's parameter is a number."""
         pairs = zip(self.takes_tensor, args, strict=False)  # keyword arguments are not in `args`
         return any(takes_tensor and isinstance(value, (int, float, complex)) for takes_tensor, value in pairs)
+
+
+def _returns_view(schema: Any) -> bool:
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
 
 
 _read_schema: Callable[[Any], _Schema] = functools.cache(_Schema)  # takes an operator
@@ -447,5 +451,4 @@ def _computes(name: str) -> bool:
     if takes_device or packet.removeprefix("aten::") in _KEPT_COMPOSED:
         return False
     takes_tensor = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
-    is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-    return takes_tensor and not is_view
+    return takes_tensor and not _returns_view(schema)
