@@ -22,6 +22,7 @@ from viaduct.reporting.results import read_results, render
 from viaduct.verbs.bench import main, run_bench
 
 QUICK = ("bench", "shapes_taster", "--device", "cpu", "--batch", "2", "--steps", "1", "--windows", "2")
+SHORT = ("--batch", "2", "--steps", "1", "--windows", "1", "--warmup", "0", "--no-profile")
 
 
 def in_this_process(*words: str) -> Result:
@@ -127,6 +128,23 @@ def test_figures_that_cannot_be_written_at_the_end_are_shown_all_the_same(
     with pytest.raises(BadData, match="No space left"):
         run_bench({**defaults(), "recipe": "shapes_taster", "json": tmp_path / "figures.json"})
     assert "images/s" in capsys.readouterr().out
+
+
+def test_ctrl_c_after_the_figures_were_written_does_not_say_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(record: dict[str, Any], written_to: Path | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["viaduct"])
+    monkeypatch.setattr("viaduct.benching.table.print_record", interrupt)
+    app = typer.Typer()
+    app.command()(main)
+    figures = tmp_path / "figures.json"
+    answer = CliRunner().invoke(app, ["shapes_taster", "--device", "cpu", *SHORT, "--json", str(figures)])
+    assert answer.exit_code != 0
+    assert read(figures)["verb"] == "bench"
+    assert "nothing was written" not in answer.output + capsys.readouterr().err
 
 
 def defaults() -> dict[str, Any]:

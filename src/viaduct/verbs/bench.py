@@ -93,16 +93,30 @@ def main(
     All variants run in this process, alternating in short windows; the times are medians of these. --starts uses new
     processes. A peer that is not installed, or does not have the network, is named and left out.
     """
-    options = dict(locals())
-    try:
-        run_bench(options)
-    except KeyboardInterrupt:
-        print_note("Interrupted: nothing was written.")
-        raise typer.Exit(130) from None
+    run_bench(dict(locals()))
 
 
 def run_bench(options: dict[str, Any]) -> None:
-    """Load the recipe with its changes and measure it."""
+    """Measure the recipe and its peers, then write the figures to --json and print them."""
+    try:
+        record = measure(load_changed(options), options)
+    except KeyboardInterrupt:
+        print_note("Interrupted: nothing was written.")
+        raise typer.Exit(130) from None
+    from viaduct.benching.record import write_record
+    from viaduct.benching.table import print_record
+
+    written_to = None
+    try:
+        if options["json"]:  # before the table is printed: stdout may be closed
+            write_record(options["json"], record)
+            written_to = options["json"]
+    finally:
+        print_record(record, written_to)
+
+
+def load_changed(options: dict[str, Any]) -> LoadedRecipe:
+    """Return the recipe with the changes of the flags; raise an error if the file of --json cannot be written."""
     from viaduct.recipes import load
     from viaduct.recipes._fields import override_fields
 
@@ -113,11 +127,11 @@ def run_bench(options: dict[str, Any]) -> None:
 
     if options["json"]:
         check_json_path(options["json"])
-    measure(loaded, options)
+    return loaded
 
 
-def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> None:
-    """Measure the recipe and its peers, print and store the figures."""
+def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> dict[str, Any]:
+    """Measure the recipe and its peers; return the record of the figures."""
     import tempfile
 
     from viaduct import devices
@@ -125,8 +139,7 @@ def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> None:
     from viaduct.benching.measure import Lengths, find_sink_length
     from viaduct.benching.measure import measure as measure_once
     from viaduct.benching.ours import Setting, fix_sink
-    from viaduct.benching.record import make_record, write_record
-    from viaduct.benching.table import print_record
+    from viaduct.benching.record import make_record
     from viaduct.training.networks import apply_source_settings
 
     names = peers.parse_names(options["peer"], peers.NAMES, "peer") if options["peer"] is not None else []
@@ -136,14 +149,8 @@ def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> None:
         print_note(f"--way {options['way']} has no effect without --peer: it is how peers run.")
     recipe = apply_source_settings(loaded.recipe, keep_size=options["size"] is not None or loaded.file is not None)
     recipe = fix_sink(shrink_batch_on_cpu(recipe, torch_device.type, options["batch"]), device)
-    lengths = Lengths.of(
-        torch_device.type,
-        find_sink_length(recipe),
-        options["steps"],
-        options["windows"],
-        options["warmup"],
-        options["profile"],
-    )
+    given_lengths = (options[name] for name in ("steps", "windows", "warmup", "profile"))
+    lengths = Lengths.of(torch_device.type, find_sink_length(recipe), *given_lengths)
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(recipe, options["data"], device, torch_device, Path(scratch))
         setting.check_supported()
@@ -154,14 +161,7 @@ def measure(loaded: LoadedRecipe, options: dict[str, Any]) -> None:
         outcomes = [
             measure_once(setting, available, unavailable, lengths, print_note) for _ in range(options["repeat"])
         ]
-    record = make_record(loaded.name, setting, lengths, outcomes, build_command(), starts)
-    written_to = None
-    try:
-        if options["json"]:  # before the table is printed: stdout may be closed
-            write_record(options["json"], record)
-            written_to = options["json"]
-    finally:
-        print_record(record, written_to)
+    return make_record(loaded.name, setting, lengths, outcomes, build_command(), starts)
 
 
 def measure_separate_starts(
