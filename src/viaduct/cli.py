@@ -21,7 +21,7 @@ from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
 from viaduct.terminal import start_escaping_output, tidy_message
 from viaduct.usage import explain_usage_error, list_flag_values
-from viaduct.verbs._grouped_help import GroupedCommand
+from viaduct.verbs._grouped_help import DefaultGroup, GroupedCommand
 
 # Verb -> its line in `viaduct --help`, in the order of README.md. The module of a verb is imported when it is called.
 VERBS = {
@@ -74,13 +74,10 @@ def load_verb(name: str) -> Any:
 def check_arguments(command: Any, arguments: list[str]) -> None:
     """Raise an error for impossible paths and numbers that are not finite; arguments after `--` are not checked."""
     if subcommands := getattr(command, "commands", {}):
-        # `viaduct launch` and `viaduct runs` have a default subcommand; `launch` also has flags that choose another.
-        if prepend_subcommand := getattr(command, "prepend_subcommand", None):
-            arguments = prepend_subcommand(arguments)
+        if isinstance(command, DefaultGroup):
+            arguments = command.prepend_subcommand(arguments)
         if arguments[:1] and arguments[0] in subcommands:
             check_arguments(subcommands[arguments[0]], arguments[1:])
-        elif default := subcommands.get(getattr(command, "default", "")):
-            check_arguments(default, arguments)
         return
     if "--" in arguments:
         arguments = arguments[: arguments.index("--")]

@@ -101,25 +101,19 @@ def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
     parameter, message = error.param, str(error.message).removeprefix("Value error, ")
     flags = [flag for flag in parameter.opts if flag.startswith("-")] if parameter is not None else []
     name = flags[0] if flags else (parameter.name.upper() if parameter is not None else "a value")
-    values = [repr(value) for _, value in list_flag_values(flags, arguments)]
-    value = values[-1] if values else ""  # the last one counts
+    value = repr(given) if (given := find_flag_value(flags, arguments)) is not None else ""
     if choices := re.match(r"(?P<value>.*) is not one of (?P<choices>.*?)\.?$", message, re.DOTALL):
         known = re.findall(r"'([^']*)'", choices["choices"])
         closest = find_closest(choices["value"].strip("'"), known)
         hints = [f"Closest is {closest!r}."] if closest else []
         return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *hints)
     if refused := re.match(r"\w+ '(?P<path>.*)' is not (readable|writable)\.?$", message, re.DOTALL):
-        return explain_permission(name, refused["path"])
+        reason, hint = describe_permission(refused["path"])  # as for a path that viaduct itself may not open
+        return BadValue(f"{name} {shorten(refused['path'])}: {reason}.", hint)
     expected = describe_expected(message)
     if expected:
         return BadValue(f"{name} is {value}; it must be {expected}." if value else f"{name} must be {expected}.")
     return BadValue(f"{name}{f' is {value}' if value else ''}: {message.rstrip('.')}.")
-
-
-def explain_permission(name: str, path: str) -> BadValue:
-    """Describe a path that typer may not read or write, as path_errors describes one that viaduct may not open."""
-    reason, hint = describe_permission(path)
-    return BadValue(f"{name} {shorten(path)}: {reason}.", hint)
 
 
 def list_flag_values(flags: Collection[str], arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -130,6 +124,11 @@ def list_flag_values(flags: Collection[str], arguments: Sequence[str]) -> Iterat
             yield previous, argument
         elif equals and flag in flags:
             yield flag, value
+
+
+def find_flag_value(flags: Collection[str], arguments: Sequence[str]) -> str | None:
+    """Return the value of these flags on the command line, of several the last; None if they are not given."""
+    return next(reversed([value for _, value in list_flag_values(flags, arguments)]), None)
 
 
 def describe_expected(message: str) -> str:

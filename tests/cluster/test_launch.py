@@ -243,6 +243,18 @@ def test_the_rank_that_failed_is_named_with_its_last_lines(tmp_path: Path, capfd
     assert attempts == ["attempt_0", "attempt_1"]
 
 
+def test_a_single_rank_that_failed_has_no_log_files_to_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    assert run_local(["python", script(tmp_path, "raise SystemExit(7)\n")], 1, 0) == 1
+    output = capfd.readouterr().err
+    assert "rank 0 ended with exit code 7." in output
+    assert str(tmp_path / "temporary") not in output
+    assert not list((tmp_path / "temporary").glob("viaduct_launch_*"))
+
+
 def test_a_killed_rank_is_blamed_and_not_one_that_is_ended_after_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,8 @@ class Count(NamedTuple):
     rule: str
     field: Field
     actual: int
-    counted: str  # name of the counted items: "servers in server_list"
+    noun: str  # of the counted items: "server"
+    place: str  # of the counted items: "in server_list"
 
 
 @dataclass
@@ -112,7 +113,7 @@ class Reader:
         self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
         count, servers = self.read_text(table, "server_count", ""), self.read_list(table, "server_list", "")
         if count and servers:
-            result.counts.append(Count("server-count", count, len(servers), "servers in server_list"))
+            result.counts.append(Count("server-count", count, len(servers), "server", "in server_list"))
         result.servers = [
             self.read_server(1, entries, path, result.super_pod) for path, entries in self.read_objects(servers)
         ]
@@ -123,7 +124,7 @@ class Reader:
         self.report_unknown_keys(table, "", TABLE_KEYS[2])
         count, groups = self.read_text(table, "group_count", ""), self.read_list(table, "group_list", "")
         if count and groups:
-            result.counts.append(Count("group-count", count, len(groups), "groups in group_list"))
+            result.counts.append(Count("group-count", count, len(groups), "group", "in group_list"))
         for path, group in self.read_objects(groups):
             self.read_group(group, path, result)
         return result
@@ -139,10 +140,12 @@ class Reader:
         servers = [self.read_server(2, entries, instance) for instance, entries in self.read_objects(instances)]
         result.servers += servers
         if instance_count and instances:
-            result.counts.append(Count("instance-count", instance_count, len(instances), "instances in instance_list"))
+            result.counts.append(
+                Count("instance-count", instance_count, len(instances), "instance", "in instance_list")
+            )
         if device_count and instances and self.is_complete:
             devices = sum(len(server.devices) for server in servers)
-            result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
+            result.counts.append(Count("device-count", device_count, devices, "device", "in the group"))
 
     def read_server(self, template: Template, server: JsonObject, path: str, super_pod: bool = False) -> DraftServer:
         """Return a server of template 1, or an instance of template 2."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from viaduct.cluster.ranktable import RankTable, Server
 
 Target = Literal["npu", "cuda", "mlu"]
+# Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device.
 VISIBLE_VARIABLES = {card.name: card.visible_variable for card in (NPU, CUDA, MLU)}
-"""Variables that list the visible devices; LOCAL_RANK i is then the i-th listed device."""
 DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
 LAUNCHER_VARIABLE = "VIADUCT_LAUNCHER"  # set in each rank to the process id of the `viaduct launch` that started it
 DEFAULT_JOB = "viaduct"

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+# A string, which may contain slashes, or a comment.
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-"""A string, which may contain slashes, or a comment."""
+# Full-width characters that an input method writes in place of JSON's quotes, commas, colons and brackets.
 FULL_WIDTH = "“”‘’，：；【】｛｝"
-"""Full-width characters that an input method writes in place of JSON's quotes, commas, colons and brackets."""
 
 
 class BareNumber(str):

@@ -52,12 +52,12 @@ MAX_RESTARTS = 3  # default of --max-restarts
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
 LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0  # time within which all machines must join
+# Variables of a rank that torchrun does not set.
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table_variable, "JOB_ID")
-"""Variables of a rank that torchrun does not set."""
+# Variables that bind the collectives to the network interface that the job uses.
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface_variable, NPU.interface_variable)
-"""Variables that bind the collectives to the network interface that the job uses."""
+# Variables that are set to loopback if all ranks are on this machine.
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-"""Variables that are set to loopback if all ranks are on this machine."""
 Show = Literal["first", "all"]  # ranks whose output is shown: the first of this machine, or all
 
 
@@ -294,15 +294,15 @@ def run_cluster(
     if share.host and not share.hosts_store:
         links.wait_for_port(share.host, share.port, timeout, print_note)
     logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
-    failed = False
+    keeps_logs = False
     try:
         outcome = start_ranks(command, share, max_restarts, logs, show == "all", timeout)
-        failed = bool(outcome.failures)
+        keeps_logs = bool(outcome.failures) and has_rank_logs(logs)
         return report_outcome(outcome, max_restarts, logs)
     except KeyboardInterrupt:  # before ranks were started
         return 130
     finally:
-        if log_dir is None and not failed:
+        if log_dir is None and not keeps_logs:
             shutil.rmtree(logs, ignore_errors=True)
 
 
@@ -441,7 +441,13 @@ def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None
         print("  Its output is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
         print(f"  Also {join_first([describe_end(other) for other in others], 8)}.", file=sys.stderr)
-    print(f"  The output of the ranks that did not write to this terminal is in {logs}", file=sys.stderr, flush=True)
+    if has_rank_logs(logs):
+        print(f"  Log files of the ranks are in {logs}", file=sys.stderr, flush=True)
+
+
+def has_rank_logs(logs: str) -> bool:
+    """Return True if a rank wrote to a file; a single rank writes to the terminal only."""
+    return any(Path(logs).rglob("std*.log"))
 
 
 def print_quoted(title: str, lines: list[str]) -> None:

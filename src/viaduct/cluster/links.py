@@ -110,6 +110,11 @@ def find_reachable_address(host: str) -> str:
         address = resolve_host(host)
     except (OSError, UnicodeError):
         return host
+    return replace_loopback(address, host)
+
+
+def replace_loopback(address: str, host: str) -> str:
+    """Return this machine's network address instead of a loopback address, unless `host` itself asks for loopback."""
     if not is_loopback(address) or is_loopback(host):
         return address
     return next(iter(list_own_addresses()), address)
@@ -133,10 +138,7 @@ def find_address_towards(host: str, port: int) -> str:
             reason = (error.strerror or str(error)).lower()
             raise BadValue(f"there is no way from this machine to {host}: {reason}.") from error
         address: str = probe.getsockname()[0]
-    if not is_loopback(address) or is_loopback(host):
-        return address
-    # `host` is a name of this machine that resolves to loopback here: other machines need its network address.
-    return next(iter(list_own_addresses()), address)
+    return replace_loopback(address, host)
 
 
 def is_port_free(port: int) -> bool:

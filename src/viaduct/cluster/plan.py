@@ -1,12 +1,7 @@
 """Prediction of a step's time on several devices from layer sizes, gradient buckets and link speeds.
 
-Nothing is run and torch is not imported. The formulas are in docs/launch.md:
-
-    compute      as measured (step_ms), or 6 x multiplications x images of a device / FLOP/s; a third of it is forward
-    gradient     of a layer is ready when the backward pass, from the last layer on, has done its multiplications
-    bucket       is full once it has bucket_mb; its all-reduce then begins, but not before the previous one has ended
-    all-reduce   2 (n-1)/n x bytes over a ring of the n devices of a server, then of each device's piece between servers
-    step         ends when both the computation and the last all-reduce have ended
+Nothing is run and torch is not imported. docs/launch.md ("Predict scaling") explains the formulas. The step ends when
+both the computation and the last all-reduce have ended.
 """
 
 from __future__ import annotations
@@ -192,7 +187,10 @@ def estimate_all_reduce_seconds(size: float, cluster: Cluster) -> float:
 
 
 def schedule_buckets(workload: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
-    """Yield the buckets in the order in which they are sent; none for a single device."""
+    """Yield the buckets in the order in which they are sent: each when it is full, and the previous one has ended.
+
+    None for a single device.
+    """
     if cluster.ranks == 1:
         return
     end = 0.0  # of the previous all-reduce

@@ -19,8 +19,8 @@ from viaduct.cluster.generate import make_table
 from viaduct.cluster.scripts import ENVIRONMENT_HEAD, HEAD, HERE, render_profiling_variables
 
 DEVICES = 8  # of one machine
+# An address that is reserved for documentation (RFC 5737); run_8p.sh refuses a table that still has it.
 EXAMPLE_SERVER = "192.0.2.1"
-"""An address that is reserved for documentation (RFC 5737); run_8p.sh refuses a table that still has it."""
 TABLE = f"rank_table_{DEVICES}p.json"
 PROFILING = """\
 # PROFILING_MODE=true lets CANN profile the script, with these options. `output` must be a folder that exists. CANN

@@ -1,6 +1,6 @@
 """Rendezvous of a job's servers (machines) for torch's elastic agent, with fixed server numbers and a heartbeat.
 
-torch's own `c10d` rendezvous numbers servers in any order, so ranks would differ from those of the rank table. Its
+torch's own `c10d` rendezvous numbers servers by their names, so ranks would differ from those of the rank table. Its
 `static` rendezvous cannot be used again after a failure. Neither ends a job whose network link is dead. Here the
 server at the address of the rendezvous has a store for all servers, with these keys:
 

@@ -24,8 +24,8 @@ from viaduct.errors import UnknownName
 Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
 CARDS: tuple[Card, ...] = get_args(Card)
 TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")  # PCIe cards, which train alone
+# Card of servers with eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any ids are allowed.
 DEFAULT_CARD: Card = "ascend-910"
-"""Card of servers with eight NPUs. With `other` (GPUs, MLUs, CPUs) any number of devices and any ids are allowed."""
 DEVICES_PER_SERVER = 8  # NPUs
 MAX_SERVERS = 128  # limit of HCCL
 MAX_NAME_CHARACTERS = 63  # of a `server_id`
@@ -107,11 +107,10 @@ def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Compare stated numbers with counted ones."""
-    for rule, field, actual, counted in table.counts:
+    for rule, field, actual, noun, place in table.counts:
         if field.text != str(actual):
-            noun, _, list_name = counted.partition(" ")  # such as "servers in server_list"
-            count = f"{format_count(actual, noun.removesuffix('s'))} {list_name}"
-            wrong = f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {count}"
+            verb = "is" if actual == 1 else "are"
+            wrong = f"says {field.text!r}, but there {verb} {format_count(actual, noun)} {place}"
             yield make_finding(field, rule, wrong, f'Write "{actual}".')
 
 

@@ -1,18 +1,6 @@
 """Files that start a job with `viaduct launch`: shell scripts, a container, a Kubernetes job.
 
-env.sh             the vendor's environment; sourced by the others
-run_1p.sh          one rank
-run_8p.sh          all ranks of a machine (the number is --ranks, or that of the rank table)
-run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in its own run directory; also run_1p_*.
-                   Only for `train RECIPE` without a precision, and not for the CPU
-run_cluster.sh     this machine's part of a job of several machines
-job.sbatch         the job for Slurm
-Dockerfile         viaduct on the vendor's image, which is an argument
-run_docker.sh      starts that container with the vendor's device files
-enter_docker.sh    opens a shell in a container that is kept and entered again later
-pytorchjob.yaml    the job as a PyTorchJob of Kubeflow
-rank_table.json    the rank table, if one was given
-job_secret         the secret of a job of several machines, readable by its owner only; never overwritten
+`render_files` lists them with their purposes. A job of several machines also has a secret, `job_secret`.
 """
 
 from __future__ import annotations
@@ -23,7 +11,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from textwrap import indent as indent_lines
 from typing import Any, Literal
@@ -38,6 +25,7 @@ from viaduct.cluster.ranktable import RankTable, render_table
 from viaduct.cluster.secret import SECRET_VARIABLE, make_secret
 from viaduct.cluster.slurm import SBATCH, render_sbatch
 from viaduct.errors import BadValue
+from viaduct.usage import find_flag_value
 
 Kind = Literal["npu", "mlu", "cuda", "cpu"]
 RANK_TABLE, SECRET = "rank_table.json", "job_secret"
@@ -54,8 +42,8 @@ LAUNCH = 'exec "${PYTHON:-python3}" -m viaduct launch'
 TRAIN_PROFILING = """\
 # PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
 """
+# Arguments of `train` for each suffix of a script's name.
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
-"""Arguments of `train` for each suffix of a script's name."""
 PRECISION_NAMES = {"fp32": "in fp32", "amp": "with mixed precision"}
 PRECISION_FLAGS = ("--precision", "--loss-scale")
 RESOURCES = {card.name: card.kubernetes_resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
@@ -189,7 +177,7 @@ def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
     trains_recipe = arguments[:1] == ["train"] and len(arguments) > 1 and not arguments[1].startswith("-")
     if job.kind == "cpu" or has_precision or not trains_recipe:
         return {}
-    run = find_flag(arguments, "--run") or f"runs/{Path(arguments[1]).stem}"
+    run = find_flag_value(["--run"], arguments) or f"runs/{Path(arguments[1]).stem}"
     return {suffix: render_run_variant(ranks, suffix, f"{run}_{suffix}") for suffix in PRECISIONS}
 
 
@@ -198,16 +186,6 @@ def render_run_variant(ranks: int, suffix: str, run: str) -> str:
     title = f"# {format_count(ranks, 'rank')} on this machine, {PRECISION_NAMES[suffix]}. Arguments are added."
     start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[suffix]} --run {shlex.quote(run)} "$@"'
     return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
-
-
-def find_flag(arguments: Sequence[str], flag: str) -> str:
-    """Return the last value of a flag, given as `--run X` or `--run=X`; empty if it is not given."""
-    values = [""]
-    for argument, following in pairwise((*arguments, "")):
-        name, equals, value = argument.partition("=")
-        if name == flag:
-            values.append(value if equals else following)
-    return values[-1]
 
 
 def render_run_cluster(job: Job) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from viaduct.cluster.findings import format_count
 
 SBATCH = "job.sbatch"
+# Usual names of the cards in Slurm's gres.conf, by kind of device; the CPU has none.
 GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
-"""Usual names of the cards in Slurm's gres.conf, by kind of device; the CPU has none."""
 STOP_EARLY_S = 120  # Slurm sends SIGTERM this long before the time limit; training then writes a checkpoint and ends
 
 

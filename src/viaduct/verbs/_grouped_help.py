@@ -38,6 +38,16 @@ class GroupedCommand(typer.core.TyperCommand):
                     formatter.write_dl(rows)
 
 
+class DefaultGroup(typer.core.TyperGroup):
+    """Group whose subcommand `default` may be left out."""
+
+    default = ""
+
+    def prepend_subcommand(self, arguments: list[str]) -> list[str]:
+        """Return the arguments with the default subcommand in front, unless they begin with a subcommand."""
+        return arguments if arguments[:1] and arguments[0] in self.commands else [self.default, *arguments]
+
+
 class Subcommands(typer.Typer):
     """Verb with subcommands, each with the same layout of --help."""
 

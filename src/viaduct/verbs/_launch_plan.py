@@ -19,7 +19,7 @@ def build_workload(name: str, batch: int | None) -> Workload:
     area_ratio = (recipe.data.size / network.input_size) ** 2
     compute = recipe.precision.compute
     return Workload(
-        layers=[Layer(*scale_costs(layer, classes, area_ratio)) for layer in network.layers],
+        layers=[make_layer(layer, classes, area_ratio) for layer in network.layers],
         global_batch=batch or recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
@@ -31,13 +31,11 @@ def build_workload(name: str, batch: int | None) -> Workload:
     )
 
 
-def scale_costs(layer: LayerSizes, classes: int, area_ratio: float) -> tuple[int, int, int]:
-    """Return parameters, multiplications and outputs of a layer.
-
-    `area_ratio` is the area of the recipe's images relative to that of the network's standard input.
-    """
+def make_layer(layer: LayerSizes, classes: int, area_ratio: float) -> Layer:
+    """Return the costs of a layer; `area_ratio`: the images' area relative to that of the network's standard input."""
     scale = area_ratio if layer.is_spatial else 1.0
-    return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
+    multiplications, outputs = layer.macs.at(classes) * scale, layer.outputs.at(classes) * scale
+    return Layer(layer.parameters.at(classes), round(multiplications), round(outputs))
 
 
 def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:

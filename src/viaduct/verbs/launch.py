@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, check_port
 from viaduct.cluster.findings import format_count
@@ -31,8 +30,8 @@ from viaduct.cluster.rules import Card
 from viaduct.cluster.scripts import Kind
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
-from viaduct.usage import list_flag_values
-from viaduct.verbs._grouped_help import AsJson, GroupedCommand, Subcommands
+from viaduct.usage import find_flag_value
+from viaduct.verbs._grouped_help import AsJson, DefaultGroup, GroupedCommand, Subcommands
 from viaduct.verbs._recipe_changes import RecipeArgument
 
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
@@ -46,21 +45,20 @@ Ctrl-C ends all ranks, a second one kills them.
 """
 
 
-class StartByDefault(typer.core.TyperGroup):
+class StartByDefault(DefaultGroup):
     """Group whose subcommand `start` may be left out, and which replaces OLD_FLAGS by their subcommands."""
 
     default = "start"
 
     def prepend_subcommand(self, arguments: list[str]) -> list[str]:
         """Return the arguments with the subcommand that they mean in front: the one for an old flag, or `start`."""
-        if arguments[:1] and arguments[0] in self.commands:
-            return arguments
-        for index, argument in enumerate(drop_command(arguments)):
+        begins_with_subcommand = bool(arguments) and arguments[0] in self.commands
+        for index, argument in enumerate(() if begins_with_subcommand else drop_command(arguments)):
             flag, equals, value = argument.partition("=")
             if flag in OLD_FLAGS and (equals or arguments[index + 1 : index + 2]):
                 value, end = (value, index + 1) if equals else (arguments[index + 1], index + 2)
                 return [OLD_FLAGS[flag], *arguments[:index], value, *arguments[end:]]
-        return [self.default, *arguments]
+        return super().prepend_subcommand(arguments)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments with their subcommand; print a notice if an old flag stood for it."""
@@ -277,8 +275,7 @@ def check_training(argv: list[str], share: NodeShare) -> list[str]:
 def find_device(argv: list[str]) -> Kind | None:
     """Return the value of --device in a command such as `train … --device npu`; None if it is missing or unknown."""
     kinds: dict[str, Kind] = {"npu": "npu", "mlu": "mlu", "cuda": "cuda", "cpu": "cpu"}
-    values = [value for _, value in list_flag_values(["--device"], argv)]
-    return kinds.get(values[-1]) if values else None
+    return kinds.get(find_flag_value(["--device"], argv) or "")
 
 
 def get_accelerator(kind: Kind | None) -> Target | None:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-import typer.core
 
 from viaduct.errors import BadValue
-from viaduct.verbs._grouped_help import AsJson, Subcommands
+from viaduct.verbs._grouped_help import AsJson, DefaultGroup, Subcommands
 
 if TYPE_CHECKING:
     from viaduct.runs.facts import RunFacts
@@ -22,16 +21,14 @@ if TYPE_CHECKING:
 ROWS_ON_TERMINAL = 50
 
 
-class ListByDefault(typer.core.TyperGroup):
+class ListByDefault(DefaultGroup):
     """Group whose subcommand `list` may be left out: `viaduct runs DIR` means `viaduct runs list DIR`."""
 
     default = "list"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        asks_help = "--help" in args and not any(argument in self.commands for argument in args)
-        if not asks_help and (not args or args[0] not in self.commands):
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
+        asks_help = "--help" in args and not set(args) & set(self.commands)
+        return super().parse_args(ctx, args if asks_help else self.prepend_subcommand(args))
 
 
 app = Subcommands(
@@ -169,11 +166,10 @@ def diff(
     from viaduct.runs.listing import open_run
 
     differences = diff_runs(open_run(a), open_run(b))
-    print(
-        json.dumps(finite_or_null(differences.build_record()), indent=1)
-        if as_json
-        else "\n".join(differences.render_lines())
-    )
+    if as_json:
+        print(json.dumps(finite_or_null(differences.build_record()), indent=1))
+    else:
+        print("\n".join(differences.render_lines()))
     return 1 if differences.differs else 0
 
 
