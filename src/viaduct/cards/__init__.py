@@ -17,13 +17,10 @@ from viaduct.cards.cuda import CARD as CUDA
 from viaduct.cards.mlu import CARD as MLU
 from viaduct.cards.npu import CARD as NPU
 
-CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}
-"""The accelerators that a script can be migrated to."""
+CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}  # the accelerators that a script can be migrated to
+# Device types of all cards, which are also the names of their modules in torch: cuda, npu, mlu.
 DEVICE_TYPES = (CUDA.device, *CARDS)
-"""Device types of all cards, which are also the names of their modules in torch: cuda, npu, mlu."""
-BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}
-"""Collective backend of each card, by the card's name."""
-PLUGINS = tuple(card.plugin for card in CARDS.values())
-"""The vendors' plug-ins for PyTorch: torch_npu and torch_mlu."""
+BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}  # collective backend of each card, by the card's name
+PLUGINS = tuple(card.plugin for card in CARDS.values())  # the vendors' plug-ins for PyTorch: torch_npu and torch_mlu
 
 __all__ = ["BACKENDS", "CARDS", "CUDA", "DEVICE_TYPES", "MLU", "NPU", "PLUGINS", "Card"]

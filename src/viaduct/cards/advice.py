@@ -22,6 +22,7 @@ class Remark:
     risk: Risk = "low"
 
 
+# What get_device_capability() returns on each card.
 DEVICE_CAPABILITY = {
     "npu": Remark(*CAPABILITY_IS_NONE, "high"),
     "mlu": Remark(
@@ -30,12 +31,12 @@ DEVICE_CAPABILITY = {
         "medium",
     ),
 }
-"""What get_device_capability() returns on each card."""
+# Advice about torch.jit.script.
 TORCHSCRIPT = {
     "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
 }
-"""Advice about torch.jit.script."""
+# Advice about torch.compile.
 TORCH_COMPILE = {
     "npu": Remark(
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
@@ -46,12 +47,12 @@ TORCH_COMPILE = {
         f"the MLU needs a build of {MLU.plugin} with a compiler", f"MLU 需要带编译器的 {MLU.plugin} 版本", "medium"
     ),
 }
-"""Advice about torch.compile."""
+# What torch.set_default_tensor_type does on each card.
 DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
     "mlu": ("whether the MLU supports default tensor types is not known", "MLU 是否支持默认张量类型未知"),
 }
-"""What torch.set_default_tensor_type does on each card."""
+# Replacement for a kernel in CUDA C++ that belongs to the project.
 CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
         f"write it in Ascend C and build it with {NPU.plugin}.utils.cpp_extension.NpuExtension, "
@@ -68,7 +69,7 @@ CUDA_KERNELS: dict[str, Bilingual] = {
         "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
     ),
 }
-"""Replacement for a kernel in CUDA C++ that belongs to the project."""
+# Advice about an import of apex.
 APEX: dict[str, Bilingual] = {
     "npu": (
         f"apex stays: install the one that {NPU.vendor} makes for {NPU.plugin}, not NVIDIA's",
@@ -83,19 +84,18 @@ APEX: dict[str, Bilingual] = {
         "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
     ),
 }
-"""Advice about an import of apex."""
+# Replacement for a CUDA build of PyTorch in a list of requirements.
 TORCH_BUILD: dict[str, Bilingual] = {
     "npu": (f"PyTorch's CPU build and {NPU.plugin} of the same version", f"PyTorch 的 CPU 版本与同版本的 {NPU.plugin}"),
     "mlu": (f"the PyTorch that Cambricon's {MLU.plugin} is made for", f"与寒武纪 {MLU.plugin} 配套的 PyTorch"),
     "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
 }
-"""Replacement for a CUDA build of PyTorch in a list of requirements."""
+# Replacement for a CUDA image in a Dockerfile.
 CONTAINER_IMAGE: dict[str, Bilingual] = {
     "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
     "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
     "any": ("one image for each device", "按设备分别准备镜像"),
 }
-"""Replacement for a CUDA image in a Dockerfile."""
 MONITOR = CUDA.monitor_command
 
 

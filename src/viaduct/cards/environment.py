@@ -11,18 +11,17 @@ from viaduct.cards.limits import ASCENDING_DEVICES, Bilingual
 CUDA_VISIBLE_DEVICES = CUDA.visible_variable
 NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
 DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
-HIDING_VALUES = ("", "-1")
-"""Values of CUDA_VISIBLE_DEVICES that hide all devices."""
+HIDING_VALUES = ("", "-1")  # values of CUDA_VISIBLE_DEVICES that hide all devices
+# Advice where a script composes the list of visible devices at run time.
 CHECK_DEVICE_ORDER: Bilingual = (
     f"check the order of the devices: {ASCENDING_DEVICES[0]}",
     f"请检查设备的顺序：{ASCENDING_DEVICES[1]}",
 )
-"""Advice where a script composes the list of visible devices at run time."""
+# Message where the variables of all cards are set beside CUDA_VISIBLE_DEVICES.
 EVERY_CARD_IS_SET: Bilingual = (
     f"the visible devices are set for every kind of card; {ASCENDING_DEVICES[0]}",
     f"同时设置各类加速卡的可见设备变量；{ASCENDING_DEVICES[1]}",
 )
-"""Message where the variables of all cards are set beside CUDA_VISIBLE_DEVICES."""
 # Variables of each card's collective library, in English and Chinese, from the vendors' documents and from scripts.
 COLLECTIVE_VARIABLES = {
     "npu": (
@@ -36,15 +35,15 @@ COLLECTIVE_VARIABLES = {
         "CNCL 使用自己的变量,如 CNCL_BLOCKING_WAIT、CNCL_SEND_RECV_ENABLE",
     ),
 }
+# Variables of CUDA -> card -> the variable with the same purpose there; a card without one is absent.
 COUNTERPARTS = {
     "CUDA_LAUNCH_BLOCKING": {"npu": "ASCEND_LAUNCH_BLOCKING"},
     "PYTORCH_CUDA_ALLOC_CONF": {"npu": "PYTORCH_NPU_ALLOC_CONF", "mlu": "PYTORCH_MLU_ALLOC_CONF"},
 }
-"""Variables of CUDA -> card -> the variable with the same purpose there; a card without one is absent."""
+# Variables of CUDA without a counterpart on any card.
 NO_COUNTERPART = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
-"""Variables of CUDA without a counterpart on any card."""
+# Variables of CUDA other than CUDA_VISIBLE_DEVICES and those of NCCL.
 OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
-"""Variables of CUDA other than CUDA_VISIBLE_DEVICES and those of NCCL."""
 
 
 def is_valid_device_list(value: str, card: Card) -> bool:

@@ -15,12 +15,9 @@ from typing import Any, Literal
 
 from viaduct.cards import MLU, NPU
 
-Bilingual = tuple[str, str]
-"""A text in English and in Chinese."""
-LimitFramework = Literal["torch", "tf1", "both"]
-"""Framework of the scripts for which a rehearsal enforces a limit."""
-Risk = Literal["high", "medium", "low"]
-"""Risk that a script fails or computes something else if it is not changed."""
+Bilingual = tuple[str, str]  # a text in English and in Chinese
+LimitFramework = Literal["torch", "tf1", "both"]  # framework of the scripts for which a rehearsal enforces a limit
+Risk = Literal["high", "medium", "low"]  # risk that a script fails or computes something else if it is not changed
 SAME: Bilingual = ("", "")
 
 
@@ -76,10 +73,10 @@ def _read_limit(entry: Mapping[str, Any]) -> Limit:
     return Limit(entry["framework"], **texts, cases=cases)
 
 
+# Sentences that several limits contain, or that `viaduct migrate` and other commands state too.
 SENTENCES: dict[str, Bilingual] = {name: _read_text(texts, {}) for name, texts in _CATALOGUE["sentences"].items()}
-"""Sentences that several limits contain, or that `viaduct migrate` and other commands state too."""
 ASCENDING_DEVICES = SENTENCES["ASCENDING_DEVICES"]
 CAPABILITY_IS_NONE = SENTENCES["CAPABILITY_IS_NONE"]
 REMAPPING_FUSES = SENTENCES["REMAPPING_FUSES"]
+# Limits by their names in a rehearsal's findings: those of TensorFlow 1 alone are the last.
 LIMITS: dict[str, Limit] = {name: _read_limit(entry) for name, entry in _CATALOGUE["limits"].items()}
-"""Limits by their names in a rehearsal's findings: those of TensorFlow 1 alone are the last."""

@@ -6,10 +6,9 @@ from typing import Literal
 
 from viaduct.cards.card import Card, VersionFile
 
+# Where a TensorFlow 1 script reads its rank and the number of ranks: HCCL's functions, or environment variables.
 RankSource = Literal["hccl", "env"]
-"""Where a TensorFlow 1 script reads its rank and the number of ranks: HCCL's functions, or environment variables."""
-DEFAULT_RANK_SOURCE: RankSource = "hccl"
-"""Default of the flag `viaduct migrate --rank`."""
+DEFAULT_RANK_SOURCE: RankSource = "hccl"  # default of the flag `viaduct migrate --rank`
 
 CARD = Card(
     name="npu",

@@ -77,11 +77,11 @@ MLU_MISSING = (
     "cholesky", "cholesky_inverse", "cholesky_solve", "lgamma", "digamma", "igamma", "igammac", "frexp", "mode",
     "matrix_exp", "lobpcg", "geqrf", "istft", "index_reduce", "fmax", "fmin", "gcd", "lcm", "hypot",
 )  # fmt: skip
+# Limits by card and by the operator's name after `torch.`.
 OPERATORS: dict[str, dict[str, OperatorLimit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: OperatorLimit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
-"""Limits by card and by the operator's name after `torch.`."""
 # Names of methods that are specific to Tensor: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to be another
 # library's object.
 TENSOR_METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

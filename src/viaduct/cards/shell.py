@@ -9,6 +9,7 @@ script.
 
 from __future__ import annotations
 
+# Lines that set up the vendor's software and its collectives, by kind of device.
 ENVIRONMENTS: dict[str, str] = {
     "npu": """\
 # Ascend: CANN's set_env.sh sets its own paths. Older installations have no such file: their paths are set here.
@@ -68,7 +69,7 @@ export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
 # The CPU: nothing needs to be set. `viaduct launch` divides the cores among the ranks unless OMP_NUM_THREADS is set.
 """,
 }
-"""Lines that set up the vendor's software and its collectives, by kind of device."""
+# Lines that add the card's device files and tools to the bash array `options`, the arguments of `docker run`.
 MOUNTS: dict[str, str] = {
     "npu": """\
 for device in /dev/davinci[0-9]* /dev/davinci_manager /dev/devmm_svm /dev/hisi_hdc; do
@@ -88,7 +89,7 @@ if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); f
     "cuda": "options+=(--gpus all)\n",
     "cpu": "",
 }
-"""Lines that add the card's device files and tools to the bash array `options`, the arguments of `docker run`."""
+# Lines that set up the TensorFlow 1 adapter of the NPU, after ENVIRONMENTS.
 TF_PLUGIN = """\
 # The TensorFlow adapter (npu_bridge) and hccl. Without a set_env.sh, the paths are those of Ascend's migration guide.
 tfplugin="$ASCEND_INSTALL_PATH/tfplugin"
@@ -105,4 +106,3 @@ export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one; 10
 # The chip for which graphs are compiled, as `npu-smi info` names it: Ascend910, Ascend910B1 and so on.
 export SOC_VERSION="${SOC_VERSION:-Ascend910}"
 """
-"""Lines that set up the TensorFlow 1 adapter of the NPU, after ENVIRONMENTS."""

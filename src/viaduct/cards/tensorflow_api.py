@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from viaduct.cards import NPU, PLUGINS
 
-NPU_BRIDGE, HCCL = NPU.tensorflow_modules
-"""Top-level modules of the adapter: npu_bridge, and hccl for the collectives."""
+NPU_BRIDGE, HCCL = NPU.tensorflow_modules  # top-level modules of the adapter: npu_bridge, and hccl for the collectives
 ESTIMATOR = f"{NPU_BRIDGE}.estimator.npu"
-NPU_INIT = f"{NPU_BRIDGE}.npu_init"
-"""Module whose star import binds most names of the adapter."""
-HCCL_API = f"{HCCL}.manage.api"
-"""Module of functions for ranks, sizes and groups."""
-HCCL_OPERATORS = f"{NPU_BRIDGE}.{HCCL}.hccl_ops"
-"""Collectives as operators of a graph: allreduce, broadcast, allgather."""
+NPU_INIT = f"{NPU_BRIDGE}.npu_init"  # module whose star import binds most names of the adapter
+HCCL_API = f"{HCCL}.manage.api"  # module of functions for ranks, sizes and groups
+HCCL_OPERATORS = f"{NPU_BRIDGE}.{HCCL}.hccl_ops"  # collectives as operators of a graph: allreduce, broadcast, allgather
+# Prefixes of qualified names that may be used only after communication was started (`initialize_system`).
 COLLECTIVE_PREFIXES = (f"{HCCL_API}.", f"{NPU_BRIDGE}.{HCCL}.")
-"""Prefixes of qualified names that may be used only after communication was started (`initialize_system`)."""
 MODULES: dict[str, tuple[str, ...]] = {
     f"{ESTIMATOR}.npu_config": (
         "NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig",
@@ -58,8 +54,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tensorflow.core.protobuf.rewriter_config_pb2": ("RewriterConfig",),
     "tensorflow.core.protobuf": ("rewriter_config_pb2",),
 }  # fmt: skip
-DEFINING_MODULE = {name: module for module, names in MODULES.items() for name in names}
-"""Module that defines each name."""
+DEFINING_MODULE = {name: module for module, names in MODULES.items() for name in names}  # module that defines each name
 # Names that `from npu_bridge.npu_init import *` does not bind.
 NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
@@ -74,8 +69,7 @@ STAR_BINDINGS = STAR_NAMES | {
     "backend": "tensorflow.keras.backend",
     "npu_embedding": f"{NPU_BRIDGE}.embedding.npu_embedding",
 }
-VENDOR_MODULES = (NPU_BRIDGE, HCCL, *PLUGINS)
-"""Top-level modules of the NPU's and the MLU's software."""
+VENDOR_MODULES = (NPU_BRIDGE, HCCL, *PLUGINS)  # top-level modules of the NPU's and the MLU's software
 
 
 def full_name(name: str) -> str:

@@ -68,11 +68,11 @@ RENAMED_SUBMODULES: dict[str, dict[str, set[str]]] = {
     "mlu": {"nvtx": NVTX_FUNCTIONS, "nccl": {"version"}},
 }
 MATMUL_TF32, CONV_TF32 = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
+# CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU).
 TF32_SWITCHES: dict[str, dict[str, str]] = {
     "npu": {MATMUL_TF32: "torch.npu.matmul.allow_hf32", CONV_TF32: "torch.npu.conv.allow_hf32"},
     "mlu": {MATMUL_TF32: "torch.backends.mlu.matmul.allow_tf32", CONV_TF32: "torch.backends.cnnl.allow_tf32"},
 }
-"""CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU)."""
 # Public names of torch.cuda (2.13) that the NPU or the MLU lacks; the tables above have those that one of them has.
 NAMES_MISSING_ON_A_CARD = {
     "CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool",

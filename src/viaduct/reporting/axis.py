@@ -14,10 +14,10 @@ from viaduct.reporting.figures import format_column, format_power, format_scient
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+# Lowest end of a log axis, and the inverse of its highest end: floats beyond these lose digits, then overflow.
 MIN_LOG_END = 1e-305
-"""Lowest end of a log axis, and the inverse of its highest end: floats beyond these lose digits, then overflow."""
+# Scale and suffix of tick labels; the first whose scale the largest tick reaches is taken, else the last.
 UNITS = ((1e9, " G"), (1e6, " M"), (1, ""))
-"""Scale and suffix of tick labels; the first whose scale the largest tick reaches is taken, else the last."""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick
 
-COLUMNS, ROWS = 36, 24
-"""Cells of the interpolated grid."""
+COLUMNS, ROWS = 36, 24  # cells of the interpolated grid
 BANDS = 8  # number of shades
-REACH = 0.25
-"""Distance to the nearest measurement, as a fraction of the chart's side, beyond which a cell stays empty."""
+FAINTEST, DEEPEST = 0.06, 0.8  # opacity of the first and the last shade
+REACH = 0.25  # distance to the nearest measurement, as a fraction of the chart's side, beyond which a cell stays empty
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,9 @@ def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:
         edges = [0, *(np.flatnonzero(np.diff(bands[row])) + 1), COLUMNS]
         for begin, end in pairwise(edges):
             if bands[row, begin] >= 0:
-                opacity = round(float(0.06 + 0.74 * bands[row, begin] / (BANDS - 1)), 3)
+                opacity = FAINTEST + (DEEPEST - FAINTEST) * int(bands[row, begin]) / (BANDS - 1)
                 left, width = begin / COLUMNS, (end - begin) / COLUMNS
-                cells.append(ContourCell(left, 1 - (row + 1) / ROWS, width, 1 / ROWS, opacity))
+                cells.append(ContourCell(left, 1 - (row + 1) / ROWS, width, 1 / ROWS, round(opacity, 3)))
     return cells
 
 

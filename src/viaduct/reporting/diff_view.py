@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 RowKind = Literal["same", "changed", "removed", "added"]
-MAX_UNFOLDED = 20
-"""Number of files that are unfolded at first; a browser lays out a thousand of them slowly."""
+MAX_UNFOLDED = 20  # number of files that are unfolded at first; a browser lays out a thousand of them slowly
 
 
 @dataclass(frozen=True, slots=True)

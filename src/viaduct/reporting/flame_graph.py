@@ -14,14 +14,11 @@ from typing import ClassVar
 from viaduct.reporting.figures import format_fixed, format_share
 from viaduct.reporting.line_chart import COLOURS
 
-MAX_BOXES = 1200
-"""Boxes that are drawn, for the size of the page."""
-MAX_ROWS = 400
-"""Rows of the table; it lists the largest boxes."""
-MAX_DEPTH = 24
-"""Levels below the root that are drawn."""
+MAX_BOXES = 1200  # boxes that are drawn, for the size of the page
+MAX_ROWS = 400  # rows of the table; it lists the largest boxes
+MAX_DEPTH = 24  # levels below the root that are drawn
+# Fraction of the root below which boxes of one parent are joined; it is doubled until at most MAX_BOXES remain.
 MIN_SHARE = 1 / 5000
-"""Fraction of the root below which boxes of one parent are joined; it is doubled until at most MAX_BOXES remain."""
 
 
 @dataclass(frozen=True)
@@ -129,5 +126,4 @@ def join_small(children: Sequence[FlameNode], min_value: float) -> Iterator[Flam
 
 def format_amount(value: float) -> str:
     """Return a number with zero to four decimals, fewer for a larger number."""
-    size = abs(value)
-    return format_fixed(value, 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4)
+    return format_fixed(value, sum(abs(value) < limit for limit in (1000, 100, 1, 0.1)))

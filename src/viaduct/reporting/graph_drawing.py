@@ -17,16 +17,12 @@ from viaduct.reporting.links import check_nearby
 from viaduct.reporting.texts import shorten_name
 from viaduct.reporting.tones import Tone
 
-WIDTH, HEIGHT = 190, 54
-"""Size of a box in pixels."""
+WIDTH, HEIGHT = 190, 54  # size of a box in pixels
 LANE_WIDTH = 26  # pixels
 GAP_X, GAP_Y = 18, 40  # pixels between boxes
-LETTERS = 22
-"""Letters of 12 px that fit a box; longer names lose their middle; the tooltip has the full name."""
-SWEEPS = 8
-"""Passes over the layers to order them, downwards and upwards in turn."""
-LANE_PREFIX = "\0"
-"""Prefix of a lane's name; no node's name begins with it."""
+LETTERS = 22  # letters of 12 px that fit a box; longer names lose their middle; the tooltip has the full name
+SWEEPS = 8  # passes over the layers to order them, downwards and upwards in turn
+LANE_PREFIX = "\0"  # prefix of a lane's name; no node's name begins with it
 
 Edge = tuple[str, str]
 Layer = list[str]  # names of nodes and lanes, left to right

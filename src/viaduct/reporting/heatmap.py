@@ -21,10 +21,8 @@ from viaduct.reporting.links import data_uri
 
 MAX_TABLE_CLASSES = 20
 MAX_LISTED_CONFUSIONS = 10
-DEEP = 0.7
-"""Lowest tint at which the number in a cell is white."""
-BLUE = (52, 124, 200)
-"""Colour of the image, visible on white and on near-black; its opacity is the value."""
+DEEP = 0.7  # lowest tint at which the number in a cell is white
+BLUE = (52, 124, 200)  # colour of the image, visible on white and on near-black; its opacity is the value
 
 
 @dataclass(frozen=True)

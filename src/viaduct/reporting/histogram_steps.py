@@ -14,10 +14,8 @@ from typing import ClassVar
 from viaduct.reporting.axis import is_one_value, widen
 from viaduct.reporting.figures import format_count, format_scientific
 
-OVERLAP = 2.2
-"""Height of a shape, in units of the distance between the feet of two neighbours."""
-MIN_WIDTH = 1 / 60
-"""Smallest width of a shape, as a fraction of the drawing: that of values that are all equal."""
+OVERLAP = 2.2  # height of a shape, in units of the distance between the feet of two neighbours
+MIN_WIDTH = 1 / 60  # smallest width of a shape, as a fraction of the drawing: that of values that are all equal
 
 
 @dataclass(frozen=True)

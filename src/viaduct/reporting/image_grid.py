@@ -10,8 +10,7 @@ from viaduct.data.png import Bytes as Pixels
 from viaduct.data.png import check_pixels, encode_png
 from viaduct.reporting.links import data_uri
 
-SMALL_SIDE = 128
-"""Pixels; an image with both sides below this is enlarged without smoothing."""
+SMALL_SIDE = 128  # pixels; an image with both sides below this is enlarged without smoothing
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from viaduct.reporting.links import Link, check_nearby
 
-SMALL_WIDTH = 400
-"""Pixels; an image less wide than this is enlarged without smoothing."""
+SMALL_WIDTH = 400  # pixels; an image less wide than this is enlarged without smoothing
 
 
 @dataclass(frozen=True)

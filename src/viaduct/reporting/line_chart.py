@@ -7,7 +7,7 @@ strokes keep their size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,14 +16,12 @@ from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
 from viaduct.reporting.figures import round_digits
 from viaduct.reporting.thinning import choose_points
 
-COLOURS = 6
-"""Number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed."""
+COLOURS = 6  # number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed
+# Larger values count as infinite, because their differences overflow; those below its inverse count as 0.
 MAX_VALUE = 1e300
-"""Larger values count as infinite, because their differences overflow; those below its inverse count as 0."""
+# Ratio of the largest to the smallest positive value above which a chart opens with a log scale.
 LOG_SCALE_RATIO = 100.0
-"""Ratio of the largest to the smallest positive value above which a chart opens with a log scale."""
-OTHER_SCALE_RATIO = 10.0
-"""The same ratio above which a chart has both scales and a button to switch."""
+OTHER_SCALE_RATIO = 10.0  # the same ratio above which a chart has both scales and a button to switch
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class LineChart:
     series: Sequence[Series]
     log_y: bool | None = None
     unit: str = ""
-    includes: Sequence[float] = ()
-    """Values that the vertical axis always covers, such as 0 and 100 of a percentage."""
+    includes: Sequence[float] = ()  # values that the vertical axis always covers, such as 0 and 100 of a percentage
 
     def drawing(self) -> ChartDrawing:
         lines = [read_points(series) for series in self.series]
@@ -99,10 +96,6 @@ class Points:
     @property
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         return np.isfinite(self.y)
-
-    def restrict_to_scale(self, log: bool) -> Points:
-        """Return the same points; for a log scale, y values that are not above zero become NaN."""
-        return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan), self.dots) if log else self
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
 def draw_view(lines: Sequence[Points], x_axis: Axis, y: Floats, log: bool) -> ChartView:
     """Draw all lines on one scale; `y` are the values that the vertical axis covers."""
     y_axis = fit_y_axis(y, log)
-    shown_lines = [line.restrict_to_scale(log) for line in lines]
+    shown_lines = [replace(line, y=np.where(line.y > 0, line.y, np.nan)) for line in lines] if log else lines
     return ChartView(
         log=log,
         y_ticks=y_axis.ticks(7) if any(line.present.any() for line in shown_lines) else [],

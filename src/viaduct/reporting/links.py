@@ -6,8 +6,8 @@ import base64
 import re
 from dataclasses import dataclass
 
+# `#anchor`, or a relative path without a part that begins with a dot.
 NEARBY = re.compile(r"#[\w-]+|[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
-"""`#anchor`, or a relative path without a part that begins with a dot."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from viaduct.reporting.links import data_uri
 from viaduct.reporting.texts import allow_breaks, dump_json, escape_invisible
 from viaduct.reporting.tones import SIGNS
 
-MIN_SECTIONS_OF_CONTENTS = 4
-"""Number of sections from which on a page has a table of contents."""
+MIN_SECTIONS_OF_CONTENTS = 4  # number of sections from which on a page has a table of contents
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
@@ -76,17 +75,14 @@ class Page:
     subtitle: str = ""
     tiles: Sequence[Tile] = ()
     sections: Sequence[Section] = ()
-    lead: Sequence[Part] = ()
-    """Parts above the tiles: the answer of the page."""
+    lead: Sequence[Part] = ()  # parts above the tiles: the answer of the page
     language: str = "en"
+    # The verb that made the page, written into its `generator` tag; some verbs replace only their own pages.
     verb: str = ""
-    """The verb that made the page, written into its `generator` tag; some verbs replace only their own pages."""
-    kind: str = ""
-    """Kind of page, shown beside the title: `training report`."""
+    kind: str = ""  # kind of page, shown beside the title: `training report`
+    # Version of a page that is served while it changes; its script (live.js) asks for newer ones. Empty: a file.
     version: str = ""
-    """Version of a page that is served while it changes; its script (live.js) asks for newer ones. Empty: a file."""
-    ended: bool = False
-    """True for the last version of a served page."""
+    ended: bool = False  # True for the last version of a served page
 
     @property
     def full_title(self) -> str:

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import ClassVar
 
 from viaduct.reporting.figures import is_number
+from viaduct.reporting.line_chart import MAX_VALUE
 
+# Ratio of the largest to the smallest value above which an axis of three or more positive numbers has a log scale.
 LOG_SCALE_RATIO = 50.0
-"""Ratio of the largest to the smallest value above which an axis of three or more positive numbers has a log scale."""
-MISSING_SHARE = 0.1
-"""Fraction of an axis below its values that is reserved for runs without a value."""
-MAX_CATEGORIES = 12
-"""Largest number of labels on an axis of categories."""
+MISSING_SHARE = 0.1  # fraction of an axis below its values that is reserved for runs without a value
+MAX_CATEGORIES = 12  # largest number of labels on an axis of categories
 AxisValue = float | int | str | bool | None
 
 
@@ -154,13 +153,11 @@ class RunLine:
 
     name: str
     path: str
-    colour_height: int | None
-    """Height on the axis that colours the lines, in percent; None: no value."""
+    colour_height: int | None  # height on the axis that colours the lines, in percent; None: no value
 
 
 def is_finite_number(value: AxisValue) -> bool:
-    # The difference of two numbers beyond 1e300 may overflow.
-    return not isinstance(value, bool) and is_number(value) and abs(float(value)) < 1e300
+    return not isinstance(value, bool) and is_number(value) and abs(float(value)) < MAX_VALUE
 
 
 def format_axis_value(value: AxisValue) -> str:

@@ -18,18 +18,13 @@ from viaduct.reporting.line_chart import draw_path
 from viaduct.reporting.texts import shorten_name
 from viaduct.reporting.tones import SIGNS, TONES, Tone
 
-MARGIN = 0.08
-"""Fraction of the height for the line of zeros, and for the line of values that are not finite."""
-CLOSEST_LEVELS = 0.035
-"""Distance, as a fraction of the height, below which two levels share one label."""
-MAX_SPANS = 60
-"""With more spans than this, none is drawn."""
-DRAWN_SIZES = (1e-140, 1e140)
-"""Values beyond these are drawn at these ends, because a log axis cannot span them."""
+MARGIN = 0.08  # fraction of the height for the line of zeros, and for the line of values that are not finite
+CLOSEST_LEVELS = 0.035  # distance, as a fraction of the height, below which two levels share one label
+MAX_SPANS = 60  # with more spans than this, none is drawn
+DRAWN_SIZES = (1e-140, 1e140)  # values beyond these are drawn at these ends, because a log axis cannot span them
+# Width of a letter as a fraction of the chart, on a desktop and on a phone.
 LETTER_WIDTH, LETTER_WIDTH_ON_PHONE = 0.0105, 0.027
-"""Width of a letter as a fraction of the chart, on a desktop and on a phone."""
-MAX_LETTERS = 41
-"""Letters of the mark's label; a longer label loses its middle."""
+MAX_LETTERS = 41  # letters of the mark's label; a longer label loses its middle
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,7 @@ class Point:
     tone: Tone
     label: str
     address: str = ""
-    text: str = ""
-    """Text after the label in the read-out; empty: the value of y."""
+    text: str = ""  # text after the label in the read-out; empty: the value of y
 
 
 @dataclass(frozen=True)
@@ -89,13 +83,11 @@ class ScatterChart:
     points: Sequence[Point]
     levels: Sequence[Level] = ()
     spans: Sequence[Span] = ()
-    names: Sequence[tuple[Tone, str]] = ()
-    """The legend: the meaning of each tone."""
+    names: Sequence[tuple[Tone, str]] = ()  # the legend: the meaning of each tone
     marked: int | None = None
     mark: str = ""
     roofs: Sequence[Roof] = ()
-    log_x: bool = False
-    """A log scale for x too; then every x and every corner of a roof must be above zero."""
+    log_x: bool = False  # a log scale for x too; then every x and every corner of a roof must be above zero
 
     def drawing(self) -> ScatterDrawing:
         x = np.array([point.x for point in self.points], float)

@@ -16,19 +16,17 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick
 from viaduct.reporting.figures import round_digits
-from viaduct.reporting.line_chart import COLOURS
+from viaduct.reporting.line_chart import COLOURS, MAX_VALUE
 
-MAX_BARS = 180
-"""With more bars than this in a group, neighbours are joined."""
-MAX_GROUPS = 32
-"""Groups beyond this number are not drawn, which a note says."""
-MAX_SPACED_BARS = 90
-"""With more bars than this, there are no gaps between them."""
-MAX_LABELS = 10
-STRIDES = (1, 2, 5, 10, 20)
-"""Distances between labelled bars; the smallest that leaves at most MAX_LABELS is taken."""
+MAX_BARS = 180  # with more bars than this in a group, neighbours are joined
+MAX_GROUPS = 32  # groups beyond this number are not drawn, which a note says
+MAX_SPACED_BARS = 90  # with more bars than this, there are no gaps between them
+MAX_LABELS = 10  # labels below the bars
+MAX_WIDTH = 120.0  # of a bar; the chart is 1000 wide
+MIN_HEIGHT = 0.05  # of a layer; a lower one is left out of the chart, which is 1000 high
+STRIDES = (1, 2, 5, 10, 20)  # distances between labelled bars; the smallest that leaves at most MAX_LABELS is taken
+# If the longest bar exceeds this multiple of the 95th percentile, the axis ends a quarter above the percentile.
 OUTLIER_RATIO = 4.0
-"""If the longest bar exceeds this multiple of the 95th percentile, the axis ends a quarter above the percentile."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class StackedDrawing:
 def join_neighbours(group: BarGroup) -> DrawnBars:
     """Join neighbours evenly into at most MAX_BARS bars."""
     values = np.array(group.layers, dtype=np.float64).reshape(len(group.layers), len(group.labels))
-    values[~(np.abs(values) < 1e300)] = np.nan  # sums of larger values would overflow
+    values[~(np.abs(values) < MAX_VALUE)] = np.nan
     count = len(group.labels)
     edges = np.unique(np.linspace(0, count, min(count, MAX_BARS) + 1).astype(int)) if count else np.array([0])
     sums = np.nansum(values, axis=0)
@@ -173,7 +171,7 @@ def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
     """Draw the bars of a group; `axis` is the vertical axis of all groups."""
     count = bars.count
     slot = 1000 / count if count else 1000.0
-    width = min(slot * (0.8 if count <= MAX_SPACED_BARS else 1.0), 120.0)
+    width = min(slot * (0.8 if count <= MAX_SPACED_BARS else 1.0), MAX_WIDTH)
     left = np.arange(count) * slot + (slot - width) / 2
     levels = np.vstack([np.zeros(count), np.nancumsum(bars.means, axis=0)])
     positions = 1000 * (1 - axis.compute_positions(levels).clip(0, 1))
@@ -195,7 +193,7 @@ def draw_layer(left: Floats, width: float, low: Floats, high: Floats) -> str:
     return "".join(
         f"M{x:.1f} {bottom:.1f}h{width:.1f}V{top:.1f}h-{width:.1f}z"
         for x, bottom, top in zip(left.tolist(), low.tolist(), high.tolist(), strict=True)
-        if bottom - top > 0.05
+        if bottom - top > MIN_HEIGHT
     )
 
 

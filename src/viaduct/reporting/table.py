@@ -11,14 +11,12 @@ import numpy as np
 
 from viaduct.reporting.figures import MISSING, format_column, is_missing, is_number
 
+# Text of a number with an optional unit: `95.3 %`, `1,204 img/s`.
 QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
-"""Text of a number with an optional unit: `95.3 %`, `1,204 img/s`."""
+# Limits of `TableDrawing.stacks`: on a phone, the rows of a table become cards, or the table scrolls sideways.
+# Rows become cards if a text has at least LONG_TEXT letters, if a table with text has at least TEXT_COLUMNS columns, or
+# if any table has at least NUMBER_COLUMNS columns and at most FEW_ROWS rows.
 LONG_TEXT, TEXT_COLUMNS, NUMBER_COLUMNS, FEW_ROWS = 28, 5, 6, 8
-"""Limits of `TableDrawing.stacks`: on a phone, the rows of a table become cards, or the table scrolls sideways.
-
-Rows become cards if a text has at least LONG_TEXT letters, if a table with text has at least TEXT_COLUMNS columns, or
-if any table has at least NUMBER_COLUMNS columns and at most FEW_ROWS rows.
-"""
 
 
 @dataclass(frozen=True)

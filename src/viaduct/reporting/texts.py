@@ -14,11 +14,10 @@ from markupsafe import Markup, escape
 
 from viaduct.terminal import escape_controls
 
-MAX_UNBROKEN = 20
-"""A word with more letters than this may break after its separators."""
+MAX_UNBROKEN = 20  # a word with more letters than this may break after its separators
 SEPARATORS = r"./\\:_,=(\[-"
+# The position after a single separator between two other characters.
 BREAKS = re.compile(rf"(?<=[^{SEPARATORS}][{SEPARATORS}])(?=[^{SEPARATORS}])")
-"""The position after a single separator between two other characters."""
 
 
 def escape_invisible(value: object) -> object:

@@ -6,7 +6,7 @@
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
 
-  // Same as format_value in virtual_table.py.
+  // As format_value in virtual_table.py; but floats that are whole numbers from 1e6 to 1e15 are written out.
   function writeNumber(value, decimals) {
     if (value === null) return MISSING;
     if (typeof value === "string") return value;

@@ -17,11 +17,9 @@ from viaduct.reporting.figures import MISSING, is_number
 from viaduct.reporting.links import check_nearby
 from viaduct.reporting.tones import SIGNS, Tone
 
-WRITTEN_ROWS = 30
-"""Rows that are written as HTML."""
+WRITTEN_ROWS = 30  # rows that are written as HTML
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*")
-DIGITS = 9
-"""Significant digits of a number in the JSON, enough to distinguish a cosine of 0.99999999 from 1."""
+DIGITS = 9  # significant digits of a number in the JSON, enough to distinguish a cosine of 0.99999999 from 1
 
 
 class Block(Protocol):
