@@ -31,12 +31,11 @@ class FuseReport:
         reasons: dict[str, list[str]] = {}
         for name, reason in self.unfused:
             reasons.setdefault(reason, []).append(name)
-        lines = [f"{shorten_names(names)}: as written, because {reason}" for reason, names in reasons.items()]
-        return "\n".join([f"{len(self.fused)} parts run on kernels of viaduct", *lines])
-
-
-def shorten_names(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        lines = [f"{len(self.fused)} parts run on kernels of viaduct"]
+        for reason, (first, *others) in reasons.items():
+            more = f" and {len(others)} more" if others else ""
+            lines.append(f"{first}{more}: as written, because {reason}")
+        return "\n".join(lines)
 
 
 def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:

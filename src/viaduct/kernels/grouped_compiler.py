@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from viaduct.atomic_files import write_file
+from viaduct.kernels.sizes import DEFAULT_SHARED_MEMORY
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-DEFAULT_SHARED_BYTES = 48 * 1024  # bytes of shared memory that a block has without setting an attribute
 
 Defines = tuple[tuple[str, int], ...]
 Grid = tuple[int, int, int]
@@ -125,7 +125,7 @@ class Kernel:
     """Compiled kernel, loaded on a device; `shared` is the shared memory in bytes that a block of it may have."""
 
     def __init__(self, code: bytes, name: str, device: int) -> None:
-        module, self.function, self.shared = ctypes.c_void_p(), ctypes.c_void_p(), DEFAULT_SHARED_BYTES
+        module, self.function, self.shared = ctypes.c_void_p(), ctypes.c_void_p(), DEFAULT_SHARED_MEMORY
         with torch.cuda.device(device):
             ensure_context(device)
             check_result(load_driver().cuModuleLoadData(ctypes.byref(module), code), f"loading {name}")

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
-from viaduct.kernels.sizes import count_blocks, count_multiprocessors, find_sizes
+from viaduct.kernels.grouped_compiler import CompilerError, CudaError, Kernel, load_or_compile
+from viaduct.kernels.sizes import count_blocks, count_multiprocessors, find_sizes, read_shared_memory
 
 # Functions in grouped.cu, and the value of the macro KERNEL that selects each.
 KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_convolution_weight": 3}
@@ -129,15 +129,6 @@ class Plan:
     strips: int  # number of groups of rows
     stacks: int  # number of groups of images
     slices: int  # number of groups of channels
-
-
-@lru_cache
-def read_shared_memory(device: torch.device) -> int:
-    """Return the shared memory in bytes that a single block may use on a multiprocessor."""
-    if device.type != "cuda":
-        return 227 * 1024  # an H200's
-    properties = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", DEFAULT_SHARED_BYTES))  # not in torch's stubs
 
 
 def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:

@@ -12,6 +12,8 @@ from torch import Tensor
 from viaduct.kernels.choices import find_choice
 
 MAX_COLUMNS = 1024  # of programs; there is a counter for each (`get_tickets`)
+H200_SHARED_MEMORY = 227 * 1024  # bytes for a block
+DEFAULT_SHARED_MEMORY = 48 * 1024  # bytes of shared memory that a block has without setting an attribute
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float64: "float64"}
 Sizes = TypeVar("Sizes")  # a dataclass of launch sizes
 
@@ -139,3 +141,12 @@ def count_multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 4  # Triton's interpreter
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@lru_cache
+def read_shared_memory(device: torch.device) -> int:
+    """Return the shared memory in bytes that a single block may use on a multiprocessor; without a card an H200's."""
+    if device.type != "cuda":
+        return H200_SHARED_MEMORY
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", DEFAULT_SHARED_MEMORY))  # not in torch's stubs

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from viaduct.kernels.choices import Key, Signature, use_choices
 from viaduct.kernels.norm import Norm
-from viaduct.kernels.sizes import DTYPES
+from viaduct.kernels.sizes import DTYPES, H200_SHARED_MEMORY, read_shared_memory
 from viaduct.search_space import Point, Space
 
 NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
@@ -26,7 +26,7 @@ LaunchAndReference = tuple[Compute, Compute]  # of a case
 class Limits:
     """Resources of a multiprocessor; the defaults are those of an H200."""
 
-    shared_memory: int = 227 * 1024  # bytes for a block
+    shared_memory: int = H200_SHARED_MEMORY  # bytes for a block
     registers: int = 65536
     threads: int = 2048
 
@@ -37,9 +37,8 @@ def read_limits(device: torch.device) -> Limits:
     if device.type != "cuda":
         return Limits()
     properties = torch.cuda.get_device_properties(device)
-    shared = int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
-    registers = int(getattr(properties, "regs_per_multiprocessor", 65536))
-    return Limits(shared, registers, int(properties.max_threads_per_multi_processor))
+    registers = int(getattr(properties, "regs_per_multiprocessor", Limits.registers))
+    return Limits(read_shared_memory(device), registers, int(properties.max_threads_per_multi_processor))
 
 
 @dataclass(frozen=True)
