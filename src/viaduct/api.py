@@ -90,6 +90,7 @@ def train(
     holds a run, `resume` "auto" and "must" continue it, "never" refuses; if it holds none, "must" refuses. The run of a
     Recipe object cannot be resumed from the command line, which needs a file. Progress goes to the logger `viaduct`.
     """
+    from viaduct.recipes._fields import override_fields
     from viaduct.training.networks import apply_source_settings
     from viaduct.training.request import TrainingRequest
     from viaduct.training.rundir import RunDir
@@ -101,14 +102,16 @@ def train(
     for name, value in (("data", data), ("run", run)):
         if value is not None:
             check_path(name, value)
-    loaded = change_recipe(load_recipe(recipe), changes or {})
+    loaded = load_recipe(recipe)
+    texts = ((path, str(value)) for path, value in (changes or {}).items())
+    loaded = replace(loaded, recipe=override_fields(loaded.recipe, texts))
     # An image size that the caller chose is kept: in a recipe file, in a Recipe, or in `changes`.
     keep_size = loaded.file is not None or not isinstance(recipe, str) or "data.size" in (changes or {})
     loaded = replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
     folder = Path(run) if run is not None else Path("runs") / loaded.name
     data_path = None if data is None else Path(data)
     request = TrainingRequest(loaded, RunDir(folder), data_path, device, resume, f"viaduct.train({loaded.name!r})")
-    with output_to_logging():
+    with contextlib.redirect_stdout(LogStream()), contextlib.redirect_stderr(LogStream()):
         outcome = run_training(request)
     # If the run had finished before this call, `outcome.step` is 0; its summary has the number of steps.
     step = outcome.step or int((RunDir(folder).read_summary() or {}).get("steps", 0))
@@ -124,14 +127,6 @@ def load_recipe(recipe: str | Recipe) -> LoadedRecipe:
     if not isinstance(recipe, str):
         raise BadValue(f"the recipe is {recipe!r}; it must be a name, a path or a Recipe.")
     return load(recipe)
-
-
-def change_recipe(loaded: LoadedRecipe, changes: Mapping[str, object]) -> LoadedRecipe:
-    """Return the recipe with changed fields, as `--set` does."""
-    from viaduct.recipes._fields import override_fields
-
-    texts = ((path, str(value)) for path, value in changes.items())
-    return replace(loaded, recipe=override_fields(loaded.recipe, texts))
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
@@ -184,13 +179,6 @@ class LogStream(io.TextIOBase):
 
     def isatty(self) -> bool:
         return False
-
-
-@contextlib.contextmanager
-def output_to_logging() -> Iterator[None]:
-    """Redirect stdout and stderr to the logger `viaduct`."""
-    with contextlib.redirect_stdout(LogStream()), contextlib.redirect_stderr(LogStream()):
-        yield
 
 
 class RecordLoader:

@@ -1,14 +1,7 @@
 """Packages that an extra (optional dependency) of viaduct installs, and the error for a missing one.
 
-    pip install viaduct             migrate, compare, ranktable, launch scripts, data check
-    pip install 'viaduct[train]'    torch and the image codecs
-    pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts and export for TensorFlow
-    pip install 'viaduct[onnx]'     ONNX and its runtime, to export for them; not beside TensorFlow
-    pip install 'viaduct[serve]'    the HTTP server that `serve` runs in
-    pip install 'viaduct[search]'   Optuna, which draws the parameters of `search`
-
-Code imports such a package where it is used, without handling errors: `cli.main` passes a ModuleNotFoundError to
-`explain_import_error`.
+docs/install.md describes the extras. Code imports such a package where it is used, without handling errors: `cli.main`
+passes a ModuleNotFoundError to `explain_import_error`.
 """
 
 from __future__ import annotations

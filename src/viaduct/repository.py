@@ -90,8 +90,10 @@ class Repository:
 
     @cached_property
     def index(self) -> Index:
-        """Return the parsed index; raise UnreadableRepository if it is damaged or of an unknown version."""
-        self.check_worktree_setting()
+        """Return the parsed index; raise UnreadableRepository if it is damaged or not that of the folder `top`."""
+        worktree = self.settings.get("core.worktree")  # git itself sets it in submodules, to the submodule's folder
+        if worktree is not None and (self.folder / worktree).resolve() != self.top.resolve():
+            raise UnreadableRepository(f"{self.common / 'config'} names another folder: core.worktree = {worktree}")
         path = self.folder / "index"
         try:
             data = read_plain_file(path, MAX_INDEX)
@@ -102,15 +104,6 @@ class Repository:
             raise UnreadableRepository(f"{path} cannot be read: {error.strerror}") from None
         except (struct.error, ValueError, IndexError, KeyError):
             raise UnreadableRepository(f"{path} is damaged, or of an unknown version") from None
-
-    def check_worktree_setting(self) -> None:
-        """Raise UnreadableRepository if the setting core.worktree names another folder than `top`.
-
-        Git itself sets it in submodules, to the submodule's folder.
-        """
-        worktree = self.settings.get("core.worktree")
-        if worktree is not None and (self.folder / worktree).resolve() != self.top.resolve():
-            raise UnreadableRepository(f"{self.common / 'config'} names another folder: core.worktree = {worktree}")
 
     def read_head_commit(self) -> str:
         """Return the checked-out commit in hexadecimal digits; empty if it is unknown."""

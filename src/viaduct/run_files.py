@@ -1,14 +1,5 @@
 """Read the files of a run directory and check the fields that viaduct reads from them.
 
-    function                          file                        if the file is missing or damaged
-    read_recipe_record(run)           RUN/recipe.json             BadRun
-    read_summary(run)                 RUN/summary.json            None: the run is unfinished
-    read_metrics(run)                 RUN/metrics.jsonl           no records; damaged lines are skipped
-    read_ending(run)                  RUN/ending.json             None: finished, still running, or killed
-    read_labels(run)                  RUN/labels.json             missing: no labels; damaged: BadRun
-    read_manifest(folder)             …/step-N/manifest.json      BadRun
-    list_step_folders(checkpoints)    …/step-N                    folders with other names are skipped
-
 A run may be truncated by a full disk, copied in part or edited by hand; none of this may cause a traceback.
 """
 
@@ -128,7 +119,7 @@ def read_labels(run: Path) -> tuple[str, ...]:
 
 
 def read_summary(run: Path) -> Json | None:
-    """Return RUN/summary.json; None if it is missing or damaged."""
+    """Return RUN/summary.json; None if it is missing (the run is unfinished) or damaged."""
     try:
         summary = read_json_object(run / "summary.json")
         require_fields(summary, {"steps": int, "length": dict})
@@ -147,7 +138,10 @@ def is_summary_of(summary: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool
 
 
 def read_ending(run: Path) -> Json | None:
-    """Return RUN/ending.json, written if the last session stopped early; None if it is missing or damaged."""
+    """Return RUN/ending.json, which tells why the last session stopped early; None if it is missing or damaged.
+
+    It is missing if the run has finished, is still running, or was killed.
+    """
     try:
         ending = read_json_object(run / ENDING)
         require_fields(ending, {"outcome": str, "step": int, "reason": str})
@@ -165,7 +159,7 @@ def compute_sha256(path: Path) -> str:
 
 
 def read_manifest(folder: Path) -> Json:
-    """Return the manifest of a checkpoint, with size and checksum of each file."""
+    """Return the manifest of a checkpoint, with size and checksum of each file; raise BadRun if it is damaged."""
     file = folder / MANIFEST
     try:
         manifest = read_json_object(file)
@@ -215,6 +209,6 @@ def parse_metric(line: str) -> Json | None:
 
 
 def read_metrics(run: Path, kind: str) -> list[Json]:
-    """Return the records of a kind (log, evaluation, restart …) that have the fields in RECORD_FIELDS."""
+    """Return the records of a kind (log, evaluation, restart …) in RUN/metrics.jsonl; damaged ones are skipped."""
     records = [record for _, record in read_metric_lines(run) if record is not None and record["kind"] == kind]
     return [record for record in records if has_fields(record, RECORD_FIELDS.get(kind, {}))]

@@ -13,12 +13,11 @@ Therefore `print_table` escapes each cell.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def escape_character(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-@contextlib.contextmanager
+@contextmanager
 def show_progress(unit: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar if stderr is a terminal; yield a function that is called with (done, total)."""
     if quiet or not sys.stderr.isatty():

@@ -17,22 +17,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import _compile, nn
 
 HAS_STANCE = hasattr(torch.compiler, "set_stance")  # 2.6; the function can make compiled code run eagerly
 
-
-def find_disable_dynamo() -> Callable[..., Any]:
-    """Return the decorator that excludes a function from compilation.
-
-    Torch's private decorator is preferred: the public one imports the compiler, which takes about a second.
-    """
-    from torch import _compile
-
-    return getattr(_compile, "_disable_dynamo", None) or torch.compiler.disable
-
-
-disable_dynamo = find_disable_dynamo()
+# Decorator that excludes a function from compilation. Torch's private one is preferred: the public one imports the
+# compiler, which takes about a second.
+disable_dynamo: Callable[..., Any] = getattr(_compile, "_disable_dynamo", None) or torch.compiler.disable
 
 
 @contextmanager

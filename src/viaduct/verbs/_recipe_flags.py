@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from viaduct.comparison.dump_options import DumpOptions
+from viaduct.verbs._grouped_help import PLACEHOLDERS
 from viaduct.verbs._option_flags import build_parameters, set_parameters
 
 FIELDS_FILE = Path(__file__).with_name("recipe_fields.json")
@@ -138,28 +139,18 @@ def build_parameter(name: str, flag: RecipeFlag) -> inspect.Parameter:
         "--" + name.replace("_", "-"),
         help=f"{flag.help} [{flag.path}]",
         show_default=False,
-        metavar=None if is_switch else flag.metavar or spell_metavar(accepts),
+        metavar=None if is_switch else flag.metavar or "|".join(PLACEHOLDERS.get(value, value) for value in accepts),
         rich_help_panel=flag.heading,
     )
     default = False if is_switch else None
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def spell_metavar(accepts: list[str]) -> str:
-    """Return the placeholder of a value in --help: N, X, TEXT, or the values of a choice."""
-    return "|".join({"int": "N", "float": "X", "str": "TEXT"}.get(value, value) for value in accepts)
-
-
 def with_recipe_flags(function: Callable[..., None]) -> Callable[..., None]:
     """Add the flags of FLAGS to a verb; its function receives them as keyword arguments."""
-
-    @functools.wraps(function)
-    def verb(**options: Any) -> None:
-        function(**options)
-
     declared = inspect.signature(function, eval_str=True).parameters.values()
     return set_parameters(
-        verb,
+        function,
         [parameter for parameter in declared if parameter.kind is not parameter.VAR_KEYWORD]
         + [build_parameter(name, flag) for name, flag in FLAGS.items()]
         + build_parameters(DumpOptions, ("mode", "only", "level", "statistics_only"), "dump_", INSPECTION),

@@ -30,7 +30,7 @@ PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("l
 
 @dataclass(frozen=True)
 class Arguments:
-    """The checked command line of `viaduct train`, with its recipe."""
+    """The checked command line of `viaduct train`, with its recipe; the fields are those of a `TrainingRequest`."""
 
     loaded: LoadedRecipe
     run: Path
@@ -49,20 +49,8 @@ class Arguments:
         from viaduct.training.request import TrainingRequest
         from viaduct.training.rundir import RunDir
 
-        run = RunDir(self.run)
         profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
-        return TrainingRequest(
-            self.loaded,
-            run,
-            self.data,
-            self.device,
-            self.resume,
-            self.command,
-            self.dump,
-            self.watch,
-            profile,
-            self.bank,
-        )
+        return TrainingRequest(**{**vars(self), "run": RunDir(self.run), "profile": profile})
 
 
 def count_ranks(ranks: int | None) -> int:
@@ -83,7 +71,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     changed_fields = {path for path, _ in changes}
     recipe_name = options["recipe"] or choose_recipe(options)
     loaded, stored = resolve_recipe(recipe_name, options["run"], changes)
-    run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
+    run = options["run"] or Path("runs") / name_run(loaded.name, options["model"])
     data = options["data"] or get_stored_data_path(stored)
     if not stored:  # the recipe of a resumed run already has its number of classes
         loaded, note = match_classes(loaded, data, changed_fields)
@@ -94,7 +82,7 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
         loaded=loaded,
         run=run,
         data=data,
-        device=stored.get("device", device) if device == "auto" else device,
+        device=stored.get("device", "auto") if options["device"] == "auto" else options["device"],
         resume=options["resume"],
         command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
         dump=read_dump_options(options),

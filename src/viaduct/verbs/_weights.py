@@ -20,7 +20,6 @@ from viaduct.flags import Flag
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
     from viaduct.recipes import LoadedRecipe
-    from viaduct.weights.torch_names import Match
 
 TRAINING_FLAG = "--init-exclude"  # hints of errors about weights advise this flag of `train`, which these verbs lack
 WeightsArgument = Annotated[
@@ -168,6 +167,7 @@ def advise_same_network(weights: Path, loaded: LoadedRecipe) -> list[str]:
     """
     from viaduct.weights.stored import open_weights
     from viaduct.weights.torch_import import has_own_names, match_network
+    from viaduct.weights.torch_names import TORCHVISION
 
     model = loaded.recipe.model
     if not isinstance(model, str):
@@ -179,18 +179,12 @@ def advise_same_network(weights: Path, loaded: LoadedRecipe) -> list[str]:
     hints = []
     if not has_own_names(network.match):
         command = f"viaduct weights import {weights} --model {model} --out {weights.stem}_own.safetensors"
-        names = describe_names(network.match)
+        is_torchvision = network.match.naming == TORCHVISION
+        names = "torchvision's names" if is_torchvision else "a prefix before their names"
         hints.append(f"Its tensors have {names}; `{command}` writes them under the network's own.")
     if network.guess.classes != loaded.recipe.data.classes:
         hints.append(f"Give --classes {network.guess.classes}, as many as it has.")
     return hints
-
-
-def describe_names(match: Match) -> str:
-    """Describe the difference of the tensors' names from the network's own."""
-    from viaduct.weights.torch_names import TORCHVISION
-
-    return "torchvision's names" if match.naming == TORCHVISION else "a prefix before their names"
 
 
 def has_enough_outputs(loaded: LoadedRecipe, data: Path | None) -> bool:

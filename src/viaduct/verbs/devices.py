@@ -31,7 +31,7 @@ def main(
     if test:
         require("torch")
     facts = collect_facts()
-    notes = [*describe_mismatches(facts), *describe_old_drivers(facts)]
+    notes = list_notes(facts)
     checks = check_present_cards() if test else []
     if json:
         report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
@@ -55,24 +55,20 @@ def collect_facts() -> list[DeviceFacts]:
     return [collect_facts(devices.get(name)) for name in devices.names()]
 
 
-def describe_mismatches(facts: list[DeviceFacts]) -> list[str]:
-    """Describe vendors' plug-ins that were built for another release of torch, unless `facts` report them already."""
+def list_notes(facts: list[DeviceFacts]) -> list[str]:
+    """Return notes about old drivers, and about plug-ins for another release of torch that no `missing` describes."""
+    from viaduct.devices.hardware import describe_old_driver
     from viaduct.devices.plugin_match import find_mismatched_plugins
     from viaduct.extras import is_installed
 
+    notes = [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
     if not is_installed("torch"):
-        return []
+        return notes
     import torch
 
     reported = "\n".join(fact.missing or "" for fact in facts)
     mismatches = find_mismatched_plugins(torch.__version__)
-    return [f"{mismatch}\n{mismatch.hint}" for mismatch in mismatches if mismatch.hint not in reported]
-
-
-def describe_old_drivers(facts: list[DeviceFacts]) -> list[str]:
-    from viaduct.devices.hardware import describe_old_driver
-
-    return [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
+    return [*(f"{mismatch}\n{mismatch.hint}" for mismatch in mismatches if mismatch.hint not in reported), *notes]
 
 
 def check_present_cards() -> list[CardCheck]:

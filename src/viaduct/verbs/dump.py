@@ -60,7 +60,12 @@ def main(
             "--mode input": options.mode == "input",
             "--step-by forward": step_by == "forward",
         }
-        refuse_options([flag for flag, is_given in unsupported.items() if is_given])
+        for flag, is_given in unsupported.items():
+            if is_given:
+                raise BadValue(
+                    f"{flag} does not go with a TensorFlow script.",
+                    "All output tensors of a step are dumped; --only selects operators.",
+                )
         raise typer.Exit(dump_graph(loaded, chosen, parse_patterns(options.only).patterns, out, run_on, force))
 
     # torch is imported from here on, after the flags have been checked.
@@ -94,15 +99,6 @@ def is_tensorflow(file: Path) -> bool:
 
     project = read_project(file)
     return bool(project.list_imported_packages() & set(FRAMEWORK_OF_PACKAGE)) and find_framework(project) == "tf1"
-
-
-def refuse_options(given: list[str]) -> None:
-    """Raise BadValue for `given` flags, which a TensorFlow script does not support."""
-    if given:
-        raise BadValue(
-            f"{given[0]} does not go with a TensorFlow script.",
-            "All output tensors of a step are dumped; --only selects operators.",
-        )
 
 
 def dump_graph(script: Script, chosen: Steps, patterns: tuple[str, ...], out: Path, run_on: bool, force: bool) -> int:

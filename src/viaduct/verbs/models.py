@@ -35,7 +35,10 @@ def main(
     Multiplications are those of convolutions and classifiers on one image; papers call them MACs or FLOPs.
     """
     if source:
-        return print_package_networks(source, name, as_json)
+        from viaduct.models.sources import list_names
+
+        names = list_names(source, name)
+        return print(json.dumps(names, indent=1) if as_json else "\n".join(names))
     if layers and not name:
         raise BadValue("--layers needs a network.", "Name one: `viaduct models resnet50_v1 --layers`.")
     if name:
@@ -43,14 +46,6 @@ def main(
     else:
         print_all(classes, as_json)
     return None
-
-
-def print_package_networks(package: str, pattern: str, as_json: bool) -> None:
-    """Print the names of the networks of timm or torchvision, in the form of `train --model`."""
-    from viaduct.models.sources import list_names
-
-    names = list_names(package, pattern)
-    print(json.dumps(names, indent=1) if as_json else "\n".join(names))
 
 
 def print_all(classes: int | None, as_json: bool) -> None:

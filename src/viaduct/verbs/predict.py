@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from viaduct.handover.engine import Engine
     from viaduct.handover.image_files import FoundFiles
     from viaduct.handover.predicting import Run
-    from viaduct.handover.prediction_sheet import SheetOutput
 
 STDIN = STDOUT = Path("-")
 GIVE_IMAGES = "Give image files or folders that hold some."
@@ -94,8 +93,11 @@ def main(
     tally = Tally(files, quiet)
     try:
         with open_outputs(classifier, engine, as_json, csv, top) as outputs:
-            sheet_output, reader = open_sheet(sheet), Reader(classifier.prepare)
-            if sheet_output:
+            sheet_output, reader = None, Reader(classifier.prepare)
+            if sheet is not None:
+                from viaduct.handover.prediction_sheet import SheetOutput
+
+                sheet_output = SheetOutput(sheet)
                 outputs.append(sheet_output)
                 reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.max_images)
             write_predictions(
@@ -198,11 +200,3 @@ def choose_forward(classifier: Classifier, engine: Engine, device: str, precisio
         return engine.run
     reference = build_engine(classifier, device, precision, fold=False)
     return ComparedRun(engine, reference, lambda effect: print_note(str(effect)))
-
-
-def open_sheet(sheet: Path | None) -> SheetOutput | None:
-    if sheet is None:
-        return None
-    from viaduct.handover.prediction_sheet import SheetOutput
-
-    return SheetOutput(sheet)

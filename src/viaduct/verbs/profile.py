@@ -73,7 +73,11 @@ def run(
                 f"a recipe takes no arguments: {arguments[0]!r}.", "Change its fields with --set FIELD=VALUE."
             )
         raise typer.Exit(profile_recipe(target, plan, device, ranks, out, force, data, settings, apply, json))
-    refuse_recipe_options(target, data, settings, apply)
+    for flag, value in (("--data", data), ("--set", settings), ("--apply", apply)):
+        if value:
+            raise BadValue(
+                f"{flag} goes with a recipe; {target!r} is a script.", "Arguments of a script stand after --."
+            )
     raise typer.Exit(profile_script(target, arguments or [], module, plan, device, ranks, out, force, json))
 
 
@@ -210,15 +214,6 @@ def profile_recipe(
 
 
 # Scripts
-
-
-def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | None, apply: bool) -> None:
-    """Refuse flags that only recipes have."""
-    for flag, value in (("--data", data), ("--set", settings), ("--apply", apply)):
-        if value:
-            raise BadValue(
-                f"{flag} goes with a recipe; {target!r} is a script.", "Arguments of a script stand after --."
-            )
 
 
 def profile_script(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="The bank that gets the entries of all of them.", metavar="DIR")],
 ) -> None:
     """Merge banks. If several have an entry for an operator and device, the one with the largest gain is kept."""
-    from viaduct.tuning.bank import Bank
+    from viaduct.tuning.bank import Bank, BankContents
     from viaduct.tuning.location import Location, prepare_writing
 
     if len(banks) < 2:
@@ -116,13 +117,8 @@ def merge(
     fingerprints = list(dict.fromkeys(stored.fingerprint for stored in sources))
     for fingerprint in fingerprints:
         files = [stored for stored in sources if stored.fingerprint == fingerprint]
-
-        def add_all(stored: BankContents, files: list[BankContents] = files) -> BankContents:
-            for other in files:
-                stored = stored.merge(other)
-            return stored
-
-        merged = target.update(fingerprint, add_all)
+        # Merge the target's own contents with those of each file.
+        merged = target.update(fingerprint, partial(reduce, BankContents.merge, files))
         print(f"{fingerprint.describe()}: {len(merged.entries)} entries")
     print(f"{out}: {len(fingerprints)} device{'s' * (len(fingerprints) != 1)}")
 
