@@ -19,15 +19,15 @@ def test_nothing_is_drawn_where_no_measurement_is_near() -> None:
 
 def test_a_field_without_differences_has_no_bands() -> None:
     points = [Measurement(0.1, index, 5.0, "") for index in (0, 1, 0)]
-    assert ContourMap("title", X, Y, "top1", points).drawing().cells == []
+    assert ContourMap("title", X, Y, "top1", points).cells == []
 
 
 def test_the_best_value_lies_in_the_deepest_band() -> None:
     points = [Measurement(0.001, 0, 10.0, "a"), Measurement(1.0, 0, 20.0, "b"), Measurement(0.03, 1, 90.0, "c")]
-    drawing = ContourMap("title", X, Y, "top1", points, best=2).drawing()
-    assert max(cell.opacity for cell in drawing.cells) == 0.8
-    assert drawing.dots[2][0] == (np.log10(0.03) + 3) / 3
-    assert [tick.label for tick in drawing.y_ticks] == ["plain", "<b>bold</b>"]
+    chart = ContourMap("title", X, Y, "top1", points, best=2)
+    assert max(cell.opacity for cell in chart.cells) == 0.8
+    assert chart.dots[2][0] == (np.log10(0.03) + 3) / 3
+    assert [tick.label for tick in chart.y.ticks()] == ["plain", "<b>bold</b>"]
 
 
 def test_labels_are_escaped_on_the_page_and_no_data_is_reported() -> None:

@@ -36,7 +36,7 @@ def test_a_graph_without_time_says_so():
 
 
 def test_boxes_lie_within_their_parents_and_beside_each_other():
-    boxes = {box.name: box for box in FlameGraph("t", sample()).drawing().boxes}
+    boxes = {box.name: box for box in FlameGraph("t", sample()).boxes}
     assert (boxes["conv1"].left, boxes["conv1"].width) == pytest.approx((0.0, 0.6))
     assert (boxes["bn1"].left, boxes["bn1"].width) == pytest.approx((0.6, 0.3))
     assert (boxes["update"].left, boxes["update"].width) == pytest.approx((0.9, 0.1))
@@ -46,7 +46,7 @@ def test_boxes_lie_within_their_parents_and_beside_each_other():
 def test_a_box_has_the_colour_of_its_parent_unless_it_has_its_own():
     boxes = {
         box.name: box
-        for box in FlameGraph("t", FlameNode("a", 2, [FlameNode("b", 1), FlameNode("c", 1, (), 3)], 2)).drawing().boxes
+        for box in FlameGraph("t", FlameNode("a", 2, [FlameNode("b", 1), FlameNode("c", 1, (), 3)], 2)).boxes
     }
     assert (boxes["b"].colour, boxes["c"].colour) == (2, 3)
 
@@ -61,15 +61,15 @@ def test_time_and_share_are_given_as_text_for_screen_readers():
 
 def test_thousands_of_small_boxes_are_joined_and_none_is_lost():
     children = [FlameNode(f"module{number}", 1.0, [FlameNode("op", 1.0)]) for number in range(4000)]
-    drawing = FlameGraph("t", FlameNode("step", 4000.0, children)).drawing()
-    assert len(drawing.boxes) <= MAX_BOXES
-    assert len(drawing.table) <= MAX_ROWS
-    assert sum(box.width for box in drawing.boxes if box.depth == 1) == pytest.approx(1.0)
-    assert any(box.name == "4,000 smaller" for box in drawing.boxes)
+    graph = FlameGraph("t", FlameNode("step", 4000.0, children))
+    assert len(graph.boxes) <= MAX_BOXES
+    assert len(graph.largest_boxes) <= MAX_ROWS
+    assert sum(box.width for box in graph.boxes if box.depth == 1) == pytest.approx(1.0)
+    assert any(box.name == "4,000 smaller" for box in graph.boxes)
 
 
 def test_a_very_deep_tree_ends_somewhere():
     node = FlameNode("leaf", 1.0)
     for depth in range(400):
         node = FlameNode(f"level{depth}", 1.0, [node])
-    assert FlameGraph("t", node).drawing().rows == MAX_DEPTH + 1
+    assert FlameGraph("t", node).rows == MAX_DEPTH + 1

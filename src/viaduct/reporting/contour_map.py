@@ -69,18 +69,21 @@ class ContourMap:
     best: int | None = None
     unit: str = ""
 
-    def drawing(self) -> ContourDrawing:
-        positions = self.compute_positions()
-        values = np.array([point.value for point in self.points], float)
-        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-        return ContourDrawing(
-            x_ticks=self.x.ticks(),
-            y_ticks=self.y.ticks(),
-            cells=draw_cells(positions, values),
-            dots=[(float(x), float(1 - y), point.label) for (x, y), point in zip(positions, self.points, strict=True)],
-            low=f"{low:.4g}",
-            high=f"{high:.4g}",
-        )
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Smallest and largest value."""
+        values = [point.value for point in self.points] or [0.0]
+        return f"{min(values):.4g}", f"{max(values):.4g}"
+
+    @property
+    def cells(self) -> list[ContourCell]:
+        return draw_cells(self.compute_positions(), np.array([point.value for point in self.points], float))
+
+    @property
+    def dots(self) -> list[tuple[float, float, str]]:
+        """Return x and y (fractions from the top left corner) and label of each measurement."""
+        positions = self.compute_positions().tolist()
+        return [(x, 1 - y, point.label) for (x, y), point in zip(positions, self.points, strict=True)]
 
     def compute_positions(self) -> Floats:
         """Return the x and y of each measurement as fractions of the axes."""
@@ -98,18 +101,6 @@ class ContourCell:
     width: float
     height: float
     opacity: float
-
-
-@dataclass(frozen=True)
-class ContourDrawing:
-    """`dots` are x, y (fractions from the top left corner) and label; `low` and `high` the range of the quantity."""
-
-    x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]
-    cells: Sequence[ContourCell]
-    dots: Sequence[tuple[float, float, str]]
-    low: str
-    high: str
 
 
 def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from viaduct.reporting.figures import format_fixed, format_share
@@ -47,13 +48,27 @@ class FlameGraph:
     legend: Sequence[tuple[int, str]] = ()
     text: str = ""
 
-    def drawing(self) -> FlameDrawing:
+    @cached_property
+    def boxes(self) -> list[FlameBox]:
+        """Return the boxes that are drawn, parents before children."""
         min_share = MIN_SHARE
         boxes = self.flatten(min_share)
         while len(boxes) > MAX_BOXES:
             min_share *= 2
             boxes = self.flatten(min_share)
-        return FlameDrawing(boxes)
+        return boxes
+
+    @property
+    def rows(self) -> int:
+        return max((box.depth for box in self.boxes), default=0) + 1
+
+    @property
+    def largest_boxes(self) -> list[FlameBox]:
+        """Return the boxes of the table, in the order of the tree."""
+        if len(self.boxes) <= MAX_ROWS:
+            return self.boxes
+        limit = sorted((box.width for box in self.boxes), reverse=True)[MAX_ROWS - 1]
+        return [box for box in self.boxes if box.width >= limit][:MAX_ROWS]
 
     def flatten(self, min_share: float) -> list[FlameBox]:
         """Return all boxes, parents before children; siblings narrower than `min_share` are joined into one."""
@@ -95,25 +110,6 @@ class FlameBox:
     @property
     def figures(self) -> str:
         return f"{self.amount}, {self.share}" + (f"; {self.note}" if self.note else "")
-
-
-@dataclass(frozen=True)
-class FlameDrawing:
-    """Boxes as the template needs them."""
-
-    boxes: Sequence[FlameBox]
-
-    @property
-    def rows(self) -> int:
-        return max((box.depth for box in self.boxes), default=0) + 1
-
-    @property
-    def table(self) -> list[FlameBox]:
-        """Return the largest boxes, in the order of the tree."""
-        if len(self.boxes) <= MAX_ROWS:
-            return list(self.boxes)
-        limit = sorted((box.width for box in self.boxes), reverse=True)[MAX_ROWS - 1]
-        return [box for box in self.boxes if box.width >= limit][:MAX_ROWS]
 
 
 def join_small(children: Sequence[FlameNode], min_value: float) -> Iterator[FlameNode]:

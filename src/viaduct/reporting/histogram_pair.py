@@ -11,8 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.figures import format_count
-
 
 @dataclass(frozen=True)
 class HistogramPair:
@@ -33,14 +31,24 @@ class HistogramPair:
         if len(self.first) != len(self.second):
             raise ValueError(f"histogram {self.title!r} has {len(self.first)} bins against {len(self.second)}.")
 
-    def drawing(self) -> HistogramDrawing:
-        largest = max([*self.first, *self.second], default=0)
-        return HistogramDrawing(
-            area=f"M0 1000V{draw_outline(self.first, largest)}V1000Z" if largest else "",
-            line=f"M0 {draw_outline(self.second, largest)}" if largest else "",
-            ticks=[f"{value:.4g}" for value in (self.low, (self.low + self.high) / 2, self.high)],
-            largest=format_count(largest),
-        )
+    @property
+    def largest(self) -> int:
+        """Largest count."""
+        return max([*self.first, *self.second], default=0)
+
+    @property
+    def area(self) -> str:
+        """SVG path of the first histogram; empty without values."""
+        return f"M0 1000V{draw_outline(self.first, self.largest)}V1000Z" if self.largest else ""
+
+    @property
+    def line(self) -> str:
+        """SVG path of the second histogram; empty without values."""
+        return f"M0 {draw_outline(self.second, self.largest)}" if self.largest else ""
+
+    @property
+    def ticks(self) -> list[str]:
+        return [f"{value:.4g}" for value in (self.low, (self.low + self.high) / 2, self.high)]
 
     def to_json(self) -> dict[str, object]:
         """Return the histograms as JSON data, from which virtual_table.js draws them in the details of a row."""
@@ -52,16 +60,6 @@ class HistogramPair:
             "second": list(self.second),
             "names": [self.first_name, self.second_name],
         }
-
-
-@dataclass(frozen=True)
-class HistogramDrawing:
-    """SVG paths of the two histograms (empty without values), labels below them, and the largest count."""
-
-    area: str
-    line: str
-    ticks: Sequence[str]
-    largest: str
 
 
 def draw_outline(counts: Sequence[int], largest: int) -> str:
