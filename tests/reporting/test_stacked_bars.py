@@ -44,7 +44,7 @@ def test_a_hostile_name_never_becomes_markup():
 
 
 def test_layers_are_stacked():
-    (view,) = chart(BarGroup("", ["0"], [[1.0], [3.0]])).drawing().views
+    (view,) = chart(BarGroup("", ["0"], [[1.0], [3.0]])).views
     top_of_first, bottom_of_second = (
         view.paths[0].split("V")[1].split("h")[0],
         view.paths[1].split("h")[0].split(" ")[1],
@@ -56,7 +56,7 @@ def test_a_single_long_step_survives_among_thousands():
     values = [10.0] * 5000
     values[3333] = 30.0
     group = BarGroup("", [str(number) for number in range(5000)], [values, [0.0] * 5000])
-    (view,) = chart(group).drawing().views
+    (view,) = chart(group).views
     assert len(view.data["labels"]) == MAX_BARS
     assert max(view.data["longest"]) == 30.0
     assert view.marks
@@ -67,15 +67,15 @@ def test_a_bar_far_beyond_the_others_is_cut_and_named():
     values = [10.0] * 50
     values[7] = 5000.0
     group = BarGroup("", [f"step {number}" for number in range(50)], [values, [0.0] * 50])
-    drawing = chart(group).drawing()
-    assert drawing.top < 20
-    assert "beyond the chart (▲), the longest at step 7: 5,000" in drawing.views[0].note
+    drawn = chart(group)
+    assert drawn.axis.high < 20
+    assert "beyond the chart (▲), the longest at step 7: 5,000" in drawn.views[0].note
 
 
 def test_groups_share_one_scale():
-    drawing = chart(steps(3), steps(3, 100.0, "rank 1")).drawing()
-    assert drawing.top == pytest.approx(1.06 * 101)
-    assert [view.name for view in drawing.views] == ["rank 0", "rank 1"]
+    drawn = chart(steps(3), steps(3, 100.0, "rank 1"))
+    assert drawn.axis.high == pytest.approx(1.06 * 101)
+    assert [view.name for view in drawn.views] == ["rank 0", "rank 1"]
 
 
 def test_only_one_group_is_shown_at_first_and_too_many_are_counted():
@@ -93,5 +93,5 @@ def test_layers_and_labels_have_to_fit():
 
 
 def test_labels_under_the_bars_are_evenly_spaced():
-    (view,) = chart(steps(47)).drawing().views
+    (view,) = chart(steps(47)).views
     assert [tick.label for tick in view.x_ticks] == ["0", "5", "10", "15", "20", "25", "30", "35", "40", "45"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick
 from viaduct.reporting.figures import round_digits
-from viaduct.reporting.line_chart import COLOURS, MAX_VALUE
+from viaduct.reporting.line_chart import COLOURS, MAX_VALUE, concatenate
 
 MAX_BARS = 180  # with more bars than this in a group, neighbours are joined
 MAX_GROUPS = 32  # groups beyond this number are not drawn, which a note says
@@ -62,12 +63,34 @@ class StackedBars:
             if any(len(layer) != len(group.labels) for layer in group.layers):
                 raise ValueError(f"group {group.name!r} has {len(group.labels)} labels for other numbers of values.")
 
-    def drawing(self) -> StackedDrawing:
-        joined = [join_neighbours(group) for group in self.groups[:MAX_GROUPS]]
-        heights = np.concatenate([bars.heights for bars in joined]) if joined else np.empty(0)
-        axis = Axis(0.0, find_top(heights))
-        views = [draw_group(bars, axis) for bars in joined]
-        return StackedDrawing(self, axis.ticks(6) if heights.size else [], views, axis.high)
+    @cached_property
+    def joined(self) -> list[DrawnBars]:
+        """The bars of each group that is drawn."""
+        return [join_neighbours(group) for group in self.groups[:MAX_GROUPS]]
+
+    @cached_property
+    def axis(self) -> Axis:
+        """The vertical axis, which all groups share."""
+        return Axis(0.0, find_top(concatenate([bars.heights for bars in self.joined])))
+
+    @property
+    def y_ticks(self) -> list[Tick]:
+        return self.axis.ticks(6) if any(bars.count for bars in self.joined) else []
+
+    @cached_property
+    def views(self) -> list[GroupView]:
+        return [draw_group(bars, self.axis) for bars in self.joined]
+
+    @property
+    def legend(self) -> list[tuple[int, str]]:
+        """Return the number of the colour and the name of each layer."""
+        return [(index % COLOURS, name) for index, name in enumerate(self.layers)]
+
+    @property
+    def data(self) -> dict[str, object]:
+        """Return what the script needs."""
+        data = [view.data for view in self.views]
+        return {"layers": list(self.layers), "unit": self.unit, "group": self.group_label, "views": data}
 
 
 @dataclass(frozen=True)
@@ -115,34 +138,6 @@ class GroupView:
     note: str
     summary: str
     data: dict[str, object]
-
-
-@dataclass(frozen=True)
-class StackedDrawing:
-    """Stacked bars as the template needs them."""
-
-    chart: StackedBars
-    y_ticks: Sequence[Tick]
-    views: Sequence[GroupView]
-    top: float
-
-    @property
-    def legend(self) -> list[tuple[int, str]]:
-        return [(index % COLOURS, name) for index, name in enumerate(self.chart.layers)]
-
-    @property
-    def left_out(self) -> int:
-        """Return the number of groups that are not drawn."""
-        return len(self.chart.groups) - len(self.views)
-
-    @property
-    def data(self) -> dict[str, object]:
-        return {
-            "layers": list(self.chart.layers),
-            "unit": self.chart.unit,
-            "group": self.chart.group_label,
-            "views": [view.data for view in self.views],
-        }
 
 
 def join_neighbours(group: BarGroup) -> DrawnBars:
