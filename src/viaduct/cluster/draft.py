@@ -51,7 +51,7 @@ class Count(NamedTuple):
     field: Field
     actual: int
     noun: str  # of the counted items: "server"
-    place: str  # of the counted items: "in server_list"
+    location: str  # of the counted items: "in server_list"
 
 
 @dataclass

@@ -107,10 +107,10 @@ def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Compare stated numbers with counted ones."""
-    for rule, field, actual, noun, place in table.counts:
+    for rule, field, actual, noun, location in table.counts:
         if field.text != str(actual):
             verb = "is" if actual == 1 else "are"
-            wrong = f"says {field.text!r}, but there {verb} {format_count(actual, noun)} {place}"
+            wrong = f"says {field.text!r}, but there {verb} {format_count(actual, noun)} {location}"
             yield make_finding(field, rule, wrong, f'Write "{actual}".')
 
 
