@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 # Signals that a command may have to ignore: the shell ignores Ctrl-C for a background job, nohup ignores SIGHUP.
 MAYBE_IGNORED = (signal.SIGINT, signal.SIGHUP)
@@ -31,6 +32,17 @@ def list_ignored_signals() -> tuple[signal.Signals, ...]:
 
 
 @contextmanager
+def replace_handlers(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Handle signals by these functions within the block; `signal.SIG_IGN` ignores one."""
+    former_handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former_handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
     """Within the block, call `on_signal` for each Ctrl-C, SIGTERM or SIGHUP; yield a list that collects them."""
     received: list[int] = []
@@ -39,12 +51,8 @@ def collect_signals(on_signal: Callable[[int], None]) -> Iterator[list[int]]:
         received.append(number)
         on_signal(number)
 
-    before = {number: signal.signal(number, collect) for number in list_stop_signals()}
-    try:
+    with replace_handlers(dict.fromkeys(list_stop_signals(), collect)):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

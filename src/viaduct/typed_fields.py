@@ -16,6 +16,7 @@ import math
 import operator
 import types
 import typing
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union
 
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
@@ -27,24 +28,21 @@ INTEGER_LIMIT = 1 << 63  # arrays and files hold whole numbers from -2**63 to 2*
 MAX_SHOWN_VALUE = 100  # characters; longer values in an error message are shortened
 
 
+def cache_by_class(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+    """Cache a function of classes; mypy accepts no dataclass as an argument of a function that `cache` decorates."""
+    return functools.cache(function)
+
+
+@cache_by_class
 def get_field_types(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a dataclass, without their bounds."""
-    return _cached_field_types(kind)  # mypy does not accept a dataclass as an argument of a cached function
-
-
-@functools.cache
-def _cached_field_types(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+@cache_by_class
 def get_bounded_annotations(kind: Any) -> dict[str, Any]:
     """Return the annotations, with bounds, of the fields that have bounds."""
-    return _cached_bounded_annotations(kind)
-
-
-@functools.cache
-def _cached_bounded_annotations(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
     return {name: annotation for name, annotation in fields.items() if list_bounds(annotation)}

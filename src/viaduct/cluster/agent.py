@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER_VARIABLE
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
-from viaduct.signals import list_ignored_signals, name_signal
+from viaduct.signals import list_ignored_signals, name_signal, replace_handlers
 
 MISTAKE = 2  # exit code of a user's mistake: viaduct's, argparse's, most programs'
 LOST_PEER = 75  # exit code of a rank of `viaduct train` that lost contact to another rank
@@ -175,13 +175,9 @@ class Agent(LocalElasticAgent):
                     os.killpg(pid, signal.SIGKILL)  # torch starts each rank as leader of its process group
 
         ignored = list_ignored_signals()
-        former_handlers = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
-        former_handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        try:
+        handlers = {number: kill for number in KILLING_SIGNALS if number not in ignored}
+        with replace_handlers({**handlers, signal.SIGHUP: signal.SIG_IGN}):
             yield
-        finally:
-            for number, handler in former_handlers.items():
-                signal.signal(number, handler)
 
 
 def get_blame_order(failure: Failure) -> tuple[int, int]:
@@ -208,17 +204,6 @@ def silence_agent_logs() -> None:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-@contextmanager
-def restore_signal_handlers() -> Iterator[None]:
-    """Restore the signal handlers at the end of the block: torch's agent installs its own and leaves them behind."""
-    former_handlers = {number: signal.getsignal(number) for number in HANDLED_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in former_handlers.items():
-            signal.signal(number, handler)
-
-
 def run_agent(
     command: list[str],
     ranks: int,
@@ -242,8 +227,9 @@ def run_agent(
         monitor_interval=0.1,
     )
     agent = Agent(spec, RankLogs(log_dir, ranks, show_all, get_variables), report, show_all)
+    present_handlers = {number: signal.getsignal(number) for number in HANDLED_SIGNALS}
     try:
-        with restore_signal_handlers():
+        with replace_handlers(present_handlers):  # restores them: torch's agent installs its own and leaves them behind
             result = agent.run()
     except SignalException as stop:
         return Outcome(signal=int(stop.sigval))

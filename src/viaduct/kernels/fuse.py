@@ -47,16 +47,13 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     """
     unfuse(network)
     copies = Copies(dtype)
-    fused, unfused = [], []
-    for name, outcome in replace_forwards(network, copies):
-        if outcome is None:
-            fused.append(name)
-        else:
-            unfused.append((name, outcome))
+    outcomes = list(replace_forwards(network, copies))
     if copies.weights:
         copies.attach(network)
-    obstacle = None if fused or unfused else "it has no bottleneck block, which the kernels are for"
-    return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
+    fused = tuple(name for name, reason in outcomes if reason is None)
+    unfused = tuple((name, reason) for name, reason in outcomes if reason is not None)
+    obstacle = None if outcomes else "it has no bottleneck block, which the kernels are for"
+    return set_report(network, FuseReport(fused, unfused, obstacle))
 
 
 def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
