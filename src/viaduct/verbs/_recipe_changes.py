@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,16 +85,20 @@ def check_flags(changes: dict[str, str], loaded: LoadedRecipe) -> None:
         raise BadValue(f"steps is {steps}; it must be 1 or more.")
 
 
-def merge_changes(flags: dict[str, tuple[str, str]], settings: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Return the changes (field, value) of flags {name: (field, value)} and `--set`; refuse contradictions."""
-    by_field = {path: (name, text) for name, (path, text) in flags.items()}
+def merge_changes(flags: Mapping[str, tuple[str, object]], settings: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Return the changes (field, value) of flags {name: (field, value)} and `--set`; refuse contradictions.
+
+    A flag with the value None was not given.
+    """
+    given = {name: (path, str(value)) for name, (path, value) in flags.items() if value is not None}
+    by_field = {path: (name, text) for name, (path, text) in given.items()}
     changes = list(map(split_setting, settings or []))
     for path, text in changes:
         name, other = by_field.get(path, ("", text))
         if not is_same_value(text, other):
             flag = "--" + name.replace("_", "-")
             raise BadValue(f"{flag} {other} and --set {path}={text} contradict each other.", "Give one of them.")
-    return [*flags.values(), *changes]
+    return [*given.values(), *changes]
 
 
 def is_same_value(text: str, other: str) -> bool:

@@ -65,9 +65,8 @@ def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
     from viaduct.data.synthetic import get_stored_data_path
     from viaduct.recipes._classes import match_classes
 
-    flag_values = {name: options[name] for name in FLAGS if options[name] not in (None, False)}
-    flag_changes = {name: (FLAGS[name].path, format_value(value)) for name, value in flag_values.items()}
-    changes = merge_changes(flag_changes, options["settings"])
+    flags = {name: (flag.path, format_value(options[name])) for name, flag in FLAGS.items()}
+    changes = merge_changes(flags, options["settings"])
     changed_fields = {path for path, _ in changes}
     recipe_name = options["recipe"] or choose_recipe(options)
     loaded, stored = resolve_recipe(recipe_name, options["run"], changes)
@@ -200,11 +199,11 @@ def read_dump_options(options: dict[str, Any]) -> DumpOptions | None:
     return dump
 
 
-def format_value(value: str | bool | Path) -> str:
-    """Return a flag's value in the form of `--set`: 1 for a switch, an absolute path."""
-    if isinstance(value, Path):
-        return str(value.resolve())
-    return "1" if value is True else str(value)
+def format_value(value: str | bool | Path | None) -> str | None:
+    """Return a flag's value in the form of `--set`: 1 for a switch, an absolute path; None if it was not given."""
+    if isinstance(value, bool):
+        return "1" if value else None
+    return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def check_init(init: Init, changed_fields: set[str], run: Path) -> None:

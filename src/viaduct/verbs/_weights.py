@@ -131,10 +131,8 @@ def load_recipe(
         )
     if options.step is not None:
         raise BadValue("--step is for runs.", "Name the checkpoint itself, such as model.ckpt-601000.")
-    flags = {"classes": ("data.classes", options.classes), "precision": ("precision.compute", precision)}
-    changes = merge_changes(
-        {name: (path, str(value)) for name, (path, value) in flags.items() if value}, options.settings
-    )
+    flags = {"classes": ("data.classes", options.classes), "precision": ("precision.compute", precision or None)}
+    changes = merge_changes(flags, options.settings)
     loaded, _ = resolve_recipe(options.recipe, None, changes)
     changed_fields = dict(changes)
     if "data.classes" in changed_fields and has_enough_outputs(loaded, data):

@@ -182,8 +182,7 @@ def measure_separate_starts(
 
 def collect_changes(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (field, value) of the recipe fields that flags change."""
-    given = {name: (path, str(options[name])) for path, name in PARAMETERS.items() if options[name] is not None}
-    return merge_changes(given, options["settings"])
+    return merge_changes({name: (path, options[name]) for path, name in PARAMETERS.items()}, options["settings"])
 
 
 def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:

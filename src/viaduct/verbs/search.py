@@ -99,8 +99,7 @@ def collect_settings(
     """Return the fields set in all trials {field: value}; classes and label shift are taken from the data."""
     from viaduct.recipes._classes import match_classes
 
-    flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
-    changes = merge_changes(flags, settings)
+    changes = merge_changes({"epochs": ("epochs", epochs), "steps": ("steps", steps)}, settings)
     fields = dict(changes)
     check_settings(recipe, changes)
     changed, _ = resolve_recipe(recipe, None, changes)

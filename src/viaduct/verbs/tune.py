@@ -60,8 +60,7 @@ def run(
     from viaduct.training.tuned import TuneRequest, tune_recipe
 
     loaded = load(recipe)
-    fields = {"batch": ("data.global_batch", batch), "precision": ("precision.compute", precision)}
-    flags = {name: (path, str(value)) for name, (path, value) in fields.items() if value is not None}
+    flags = {"batch": ("data.global_batch", batch), "precision": ("precision.compute", precision)}
     changes = merge_changes(flags, settings)
     override_fields(loaded.recipe, changes)  # raises BadValue for a wrong value, before any work
     request = TuneRequest(loaded, location, mode, seconds, device, data, changes, seed, repeat)
