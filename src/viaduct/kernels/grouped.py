@@ -101,11 +101,16 @@ def forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def call_library_forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Run a convolution with the library, on a padded copy if the padding is asymmetric."""
+    padded, padding = pad_asymmetrically(x, conv)
+    return torch.conv2d(padded, weight, None, conv.stride, padding, conv.dilation, conv.groups)
+
+
+def pad_asymmetrically(x: Tensor, conv: nn.Conv2d) -> tuple[Tensor, tuple[int, int]]:
+    """Return the images and the symmetric padding for the library; a padded copy if the padding is asymmetric."""
     (top, bottom), (left, right) = find_paddings(x, conv)
     if (top, left) != (bottom, right):
         x = F.pad(x, (0, right - left, 0, bottom - top))
-    return torch.conv2d(x, weight, None, conv.stride, (top, left), conv.dilation, conv.groups)
+    return x, (top, left)
 
 
 def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
@@ -135,13 +140,11 @@ def call_library_backward(
     """Return the gradients w.r.t. input and weight; None for a gradient that is False in `output_mask`."""
     if not any(output_mask):
         return None, None
-    (top, bottom), (left, right) = find_paddings(x, conv)
-    is_asymmetric = (top, left) != (bottom, right)
-    padded = F.pad(x, (0, right - left, 0, bottom - top)) if is_asymmetric else x
+    padded, padding = pad_asymmetrically(x, conv)
     input_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
-        *(output_gradient, padded, weight, None, list(conv.stride), [top, left], list(conv.dilation)),
+        *(output_gradient, padded, weight, None, list(conv.stride), list(padding), list(conv.dilation)),
         *(False, [0, 0], conv.groups, [*output_mask, False]),
     )
-    if is_asymmetric and input_gradient is not None:
+    if padded is not x and input_gradient is not None:
         input_gradient = input_gradient[:, :, : x.shape[2], : x.shape[3]].contiguous(memory_format=torch.channels_last)
     return input_gradient, weight_gradient

@@ -83,6 +83,11 @@ class Loop:
     waves: int = 1  # programs for each multiprocessor
     stages: int = 3  # of the software pipeline
 
+    def count_programs(self, rows: int, device: torch.device) -> tuple[int, int]:
+        """Return the number of blocks of rows, and of the programs that share them."""
+        blocks = count_blocks(rows, self.block)
+        return blocks, min(blocks, count_multiprocessors(device) * self.waves)
+
 
 @dataclass(frozen=True)
 class ReductionSizes:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from viaduct.kernels import stem_kernels
 from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, sum_parts, view_as_rows
-from viaduct.kernels.sizes import Loop, count_blocks, count_multiprocessors, find_sizes
+from viaduct.kernels.sizes import Loop, count_blocks, find_sizes
 
 # Launch sizes of the kernels if they were not tuned.
 CONVOLUTION = Loop(block=128, warps=4, waves=2)
@@ -114,8 +114,7 @@ class Size:
 def convolve(folded: Tensor, weight: Tensor, pivot: Tensor | None, size: Size) -> tuple[Tensor, Parts]:
     """Return the convolution's output as rows, and its partial statistics relative to `pivot`."""
     loop = find_sizes("stem_convolution", size.shape, folded.dtype, CONVOLUTION)
-    tiles = count_blocks(size.rows, loop.block)
-    programs = min(tiles, count_multiprocessors(folded.device) * loop.waves)
+    tiles, programs = loop.count_programs(size.rows, folded.device)
     x = torch.empty((size.rows, size.filters), dtype=folded.dtype, device=folded.device)
     parts = Parts.empty(programs, size.filters, folded)
     pivots = torch.zeros(size.filters, device=folded.device) if pivot is None else pivot
@@ -147,8 +146,7 @@ def sum_window_gradients(gradient: Tensor, argmax: Tensor, max_input: Tensor, no
     """Return the sums of the gradient w.r.t. the norm's output; `gradient` is that of the pool's output."""
     rows, filters = gradient.shape
     loop = find_sizes("stem_sums", (rows,), gradient.dtype, SUMS)
-    tiles = count_blocks(rows, loop.block)
-    programs = min(tiles, count_multiprocessors(gradient.device) * loop.waves)
+    tiles, programs = loop.count_programs(rows, gradient.device)
     table = torch.empty((2, programs, filters), dtype=torch.float32, device=gradient.device)
     stem_kernels.stem_sums_kernel[(programs,)](
         *(gradient, argmax, max_input, norm.mean, norm.inverse_deviation, table[0], table[1]),
@@ -176,8 +174,7 @@ def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: No
 def compute_weight_gradient(norm_gradient: Tensor, folded: Tensor, size: Size) -> Tensor:
     """Return the gradient w.r.t. the folded weight, [filters, 256]."""
     loop = find_sizes("stem_weight", size.shape, norm_gradient.dtype, WEIGHT)
-    tiles = count_blocks(size.rows, loop.block)
-    programs = min(tiles, count_multiprocessors(norm_gradient.device) * loop.waves)
+    tiles, programs = loop.count_programs(size.rows, norm_gradient.device)
     parts = torch.empty((programs, size.filters, 256), dtype=torch.float32, device=norm_gradient.device)
     stem_kernels.stem_weight_gradient_kernel[(programs, 4)](
         *(norm_gradient, folded, parts, size.rows, size.height, size.width, folded.shape[1], folded.shape[2], tiles),

@@ -69,7 +69,7 @@ def list_table(
         bool,
         typer.Option("--all", help="Show all runs on a terminal too; name all that are damaged or unreadable."),
     ] = False,
-) -> int:
+) -> None:
     """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.
 
     A run is running if a process holds its lock. Folders that are incomplete, damaged or unreadable are named below the
@@ -83,7 +83,7 @@ def list_table(
         runs = sort_runs(runs, sort)
     if as_json:
         print(to_json(listing, runs))
-        return 0
+        return
     print(render_table(runs, ROWS_ON_TERMINAL if sys.stdout.isatty() and not every else None))
     if damage := render_damage(runs, every):
         print(damage)
@@ -91,7 +91,6 @@ def list_table(
         print(render_problems(listing.problems, every))
     for note in listing.notes:
         print(f"note: {note}", file=sys.stderr)
-    return 0
 
 
 def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[Listing, list[RunFacts]]:
@@ -120,7 +119,7 @@ def best(
     top: Annotated[int, typer.Option(help="Number of runs to show.", min=1)] = 1,
     conditions: Filters = None,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show the best run by top-1, loss or speed. Runs on noise (--data synthetic) are compared by speed only."""
     from viaduct.runs.choosing import describe_best, find_best
     from viaduct.runs.table import build_record, render_table
@@ -132,14 +131,13 @@ def best(
         raise BadValue(f"none of {len(runs):,} runs can be compared by {by}: {left_out}.")
     if as_json:
         print(json.dumps([build_record(run) for run in ranking.runs], indent=1))
-        return 0
+        return
     print(render_table(ranking.runs))
     print("\n".join(describe_best(ranking, by)))
-    return 0
 
 
 @app.command()
-def show(run: Run, as_json: AsJson = False) -> int:
+def show(run: Run, as_json: AsJson = False) -> None:
     """Show one run: facts, curves, last evaluations, and a diagnosis of the learning rate from its loss curve."""
     from viaduct.runs.listing import open_run
     from viaduct.runs.showing import render_run
@@ -147,7 +145,6 @@ def show(run: Run, as_json: AsJson = False) -> int:
 
     facts = open_run(run)
     print(json.dumps(build_record(facts), indent=1) if as_json else render_run(facts))
-    return 0
 
 
 @app.command()
@@ -183,7 +180,7 @@ def lineage(
         ),
     ] = None,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Show the runs that a run's weights came from, and the data. Moved runs are found by id or checksum."""
     from viaduct.runs.lineage import render_tree, to_record, trace_lineage
     from viaduct.runs.listing import list_runs, open_run
@@ -191,7 +188,6 @@ def lineage(
     roots = within or [run.absolute().parent]
     node = trace_lineage(open_run(run), list_runs(roots).runs)
     print(json.dumps(to_record(node), indent=1) if as_json else render_tree(node))
-    return 0
 
 
 @app.command()
@@ -199,7 +195,7 @@ def page(
     dirs: Dirs = None,
     out: Annotated[Path, typer.Option(help="HTML file to write.", metavar="FILE")] = Path("runs.html"),
     conditions: Filters = None,
-) -> int:
+) -> None:
     """Draw runs on one page: overlaid curves, hyper-parameters against results, filters, table, lineage."""
     from viaduct.data.output_files import check_output
     from viaduct.reporting import write_page
@@ -210,14 +206,13 @@ def page(
     folders = ", ".join(str(path) for path in dirs or [Path("runs")])
     write_page(build_page(runs, listing.problems, folders), out)
     print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
-    return 0
 
 
 @app.command()
 def watch(
     folder: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
     port: Annotated[int, typer.Option(help="Port; 0: any free one.", min=0, max=65535)] = 0,
-) -> int:
+) -> None:
     """Serve a live page of a run, or of all runs of a folder, on 127.0.0.1; Ctrl-C ends it."""
     import threading
 
@@ -231,7 +226,6 @@ def watch(
         print(f"Watch {folder} at {served.url} (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
-    return 0
 
 
 @app.command()
@@ -244,7 +238,7 @@ def export(
         Path | None, typer.Option(help="The CSV file, or the new folder for MLflow.", show_default=False)
     ] = None,
     conditions: Filters = None,
-) -> int:
+) -> None:
     """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and links to the files."""
     from viaduct.data.output_files import check_output
     from viaduct.runs.mlflow_export import check_store, write_store
@@ -260,11 +254,10 @@ def export(
     if to == "csv":
         write_csv(runs, out)
         print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
-        return 0
+        return
     unlinked = write_store(runs, out)
     print(f"wrote {len(runs):,} runs to {out}; open it with either of", file=sys.stderr)
     print(f"  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {shlex.quote(str(out))}", file=sys.stderr)
     print(f"  mlflow migrate-filestore --source {shlex.quote(str(out))} --target sqlite:///mlflow.db", file=sys.stderr)
     if unlinked:
         print(f"of {unlinked:,} runs not all files could be linked; the tag viaduct.path names them", file=sys.stderr)
-    return 0
