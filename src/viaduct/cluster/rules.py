@@ -281,8 +281,8 @@ def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Findin
 
 def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Check a table with one server: its number of devices, and that two or four are in one network."""
-    servers = group_by_server(table)
-    if not has_fixed_topology(table, hardware) or len(servers) != 1:
+    servers = list_countable_servers(table, hardware)
+    if len(servers) != 1:
         return
     [(name, devices)] = servers
     path = get_device_list_path(table, name)
@@ -299,11 +299,9 @@ def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
 
 def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Check that each of several servers has eight devices."""
-    servers = group_by_server(table)
-    if not has_fixed_topology(table, hardware) or len(servers) < 2:
-        return
+    servers = list_countable_servers(table, hardware)
     for name, devices in servers:
-        if len(devices) != DEVICES_PER_SERVER:
+        if len(servers) > 1 and len(devices) != DEVICES_PER_SERVER:
             count, path = format_count(len(devices), "device"), get_device_list_path(table, name)
             wrong = f"{count} on server {name!r}; with several servers each has {DEVICES_PER_SERVER}"
             fix = "List devices 0 to 7 of every server, or one server only."
@@ -312,9 +310,7 @@ def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]
 
 def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Check that there are not too many servers; advise a power of two."""
-    servers = group_by_server(table)
-    if not has_fixed_topology(table, hardware):
-        return
+    servers = list_countable_servers(table, hardware)
     if len(servers) > MAX_SERVERS:
         wrong = f"{len(servers)} servers; HCCL goes up to {MAX_SERVERS}"
         fix = f"Take {MAX_SERVERS} servers or fewer."
@@ -380,12 +376,15 @@ def report_bad_address(field: Field, rule: str, example: str) -> Finding:
     return make_finding(field, rule, f"{field.text!r} is not an IPv4 address", f"Write it as {example}.")
 
 
-def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
-    """Return True if the hardware prescribes numbers of devices, and the devices of the table can be counted."""
+def list_countable_servers(table: Draft, hardware: Hardware) -> list[tuple[str, list[DraftDevice]]]:
+    """Return (server, its devices) for each server, if the hardware prescribes their numbers and they can be counted.
+
+    They cannot if a list or a server's id is missing, or if a server or a device is repeated.
+    """
     if hardware.card != "ascend-910" or table.super_pod or not table.is_complete:
-        return False
+        return []
     repeated = [*check_unique_devices(table, hardware), *find_repeated_servers(table)]
-    return not repeated and all(server.server_id for server in table.servers)
+    return [] if repeated or not all(server.server_id for server in table.servers) else group_by_server(table)
 
 
 def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
