@@ -74,10 +74,10 @@ def test_a_name_that_a_phone_has_no_room_for_is_left_out_there_alone():
 
 
 def test_a_long_mark_loses_its_middle_and_a_phone_shows_its_first_part():
-    drawing = replace(chart(1.0), marked=0, mark=f"origin: {'block.' * 30}conv2").drawing()
-    assert len(drawing.mark_text) == 41
-    assert drawing.mark_text.endswith("block.conv2")
-    assert drawing.short_mark == "origin"
+    marked = replace(chart(1.0), marked=0, mark=f"origin: {'block.' * 30}conv2")
+    assert len(marked.mark_text) == 41
+    assert marked.mark_text.endswith("block.conv2")
+    assert marked.short_mark == "origin"
 
 
 def test_more_spans_than_one_can_see_are_not_drawn():

@@ -89,6 +89,22 @@ class ScatterChart:
     roofs: Sequence[Roof] = ()
     log_x: bool = False  # a log scale for x too; then every x and every corner of a roof must be above zero
 
+    @property
+    def mark_text(self) -> str:
+        return shorten_name(self.mark, MAX_LETTERS)
+
+    @property
+    def short_mark(self) -> str:
+        """Return the label for a phone: `origin` of `origin: layer3.0.bn2`."""
+        return self.mark.partition(":")[0]
+
+    @property
+    def summary(self) -> str:
+        """Return the text for screen readers."""
+        tones = [point.tone for point in self.points]
+        parts = [f"{tones.count(tone)} {name}" for tone, name in self.names if tone in tones]
+        return f"{len(tones)} points: {', '.join(parts)}" if parts else f"{len(tones)} points"
+
     def drawing(self) -> ScatterDrawing:
         x = np.array([point.x for point in self.points], float)
         y = clip_sizes(np.array([point.y for point in self.points], float))
@@ -99,7 +115,6 @@ class ScatterChart:
         present = {point.tone for point in self.points}
         y_ticks = [Tick(frame.squeeze(tick.position), tick.label) for tick in frame.y_axis.ticks(7)] if x.size else []
         return ScatterDrawing(
-            chart=self,
             x_ticks=frame.x_axis.ticks(7, integers=not self.log_x) if x.size else [],
             y_ticks=y_ticks,
             frame=frame,
@@ -166,7 +181,6 @@ class ScatterDrawing:
     name (empty: it does not fit) and whether the name fits on a phone; `mark`: x and y of the marked point.
     """
 
-    chart: ScatterChart
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     frame: Frame
@@ -183,22 +197,6 @@ class ScatterDrawing:
     def y_labels(self) -> list[str]:
         labels = [tick.label for tick in self.y_ticks]
         return [*labels, self.not_finite_label] if self.frame.has_not_finite else labels
-
-    @property
-    def mark_text(self) -> str:
-        return shorten_name(self.chart.mark, MAX_LETTERS)
-
-    @property
-    def short_mark(self) -> str:
-        """Return the label for a phone: `origin` of `origin: layer3.0.bn2`."""
-        return self.chart.mark.partition(":")[0]
-
-    @property
-    def summary(self) -> str:
-        """Return the text for screen readers."""
-        tones = [point.tone for point in self.chart.points]
-        parts = [f"{tones.count(tone)} {name}" for tone, name in self.chart.names if tone in tones]
-        return f"{len(tones)} points: {', '.join(parts)}" if parts else f"{len(tones)} points"
 
 
 def clip_sizes(values: Floats) -> Floats:
