@@ -64,6 +64,7 @@ def make_run(
     if provenance:
         record["provenance"] = describe_origin() if provenance is True else provenance
     (folder / "recipe.json").write_text(json.dumps(record | changes, indent=1))
+    (folder / ".lock").touch()
     write_metrics(folder, steps if done is None else done, every, lr, seed, top1)
     if finished:
         write_summary(folder, recipe, steps, top1)

@@ -11,7 +11,7 @@ import pytest
 
 from runs.sample_runs import make_run
 from viaduct.runs.facts import RunFacts
-from viaduct.runs.listing import open_run
+from viaduct.runs.listing import list_runs, open_run
 from viaduct.runs.state import is_locked, set_state
 from viaduct.training.rundir import take_lock
 
@@ -85,6 +85,65 @@ def test_a_run_without_any_ending_was_killed(tmp_path: Path) -> None:
     state, reason = state_of(run)
     assert state == "crashed"
     assert "SIGKILL" in reason
+
+
+def test_a_run_with_a_damaged_summary_is_not_said_to_have_crashed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "checkpoints" / "step-600").mkdir(parents=True)
+    (run / "summary.json").write_bytes(b"\0" * 100)
+    expected = "summary.json cannot be read, so that it is not known whether the run finished; "
+    expected += "its metrics reach step 600 of 600, and it has a checkpoint of step 600"
+    assert state_of(run) == ("unknown", expected)
+    assert open_run(run).damage == ["summary.json cannot be read"]
+    (run / "summary.json").unlink()
+    state, reason = state_of(run)
+    assert state == "unknown"
+    assert reason.startswith("it has model.safetensors, which is written after the last step, but no summary.json; ")
+    write_ending(run, "interrupted", "SIGTERM")  # of the run's continuation
+    assert state_of(run) == ("interrupted", "SIGTERM")
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"outcome": "failed"}'])
+def test_a_run_with_a_damaged_ending_is_not_said_to_have_been_killed(tmp_path: Path, content: str) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    (run / "ending.json").write_text(content)
+    state, reason = state_of(run)
+    assert state == "unknown"
+    assert reason.startswith("it was stopped or failed: ending.json, which says why, cannot be read; ")
+    assert open_run(run).damage == ["ending.json cannot be read"]
+
+
+@pytest.mark.parametrize("content", [b"\0" * 100 + b"\n", None])
+def test_a_run_with_damaged_metrics_is_not_said_to_have_never_begun(tmp_path: Path, content: bytes | None) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    (run / "metrics.jsonl").unlink()
+    if content is None:  # a link is not opened
+        (tmp_path / "elsewhere").write_text("x")
+        (run / "metrics.jsonl").symlink_to(tmp_path / "elsewhere")
+    else:
+        (run / "metrics.jsonl").write_bytes(content)
+    from_files, from_index = list_runs([tmp_path]).runs, list_runs([tmp_path]).runs
+    for found in (open_run(run), *from_files, *from_index):
+        assert found.state == "unknown"
+        assert found.reason.startswith("metrics.jsonl cannot be read; ")
+
+
+def test_a_copy_without_the_lock_is_not_said_to_have_been_killed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    (run / ".lock").unlink()  # as after `cp -r run/* copy`
+    state, reason = state_of(run)
+    assert state == "unknown"
+    assert reason.startswith("it has no summary.json, ending.json or .lock: perhaps a part of a run was copied; ")
+
+
+def test_a_loss_that_was_lost_is_not_said_to_have_ended_a_killed_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "log", "step": 110, "loss": null}\n')
+    state, reason = state_of(run)
+    assert state == "crashed"
+    assert reason.startswith("no ending was written: probably the process was killed")
+    assert reason.endswith("; the loss was NaN or infinite at step 110")
 
 
 def test_an_older_run_counts_as_interrupted_if_its_last_step_was_saved(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ class RunFacts:
     is_complete: bool = False  # True if summary.json was written, for the length that the recipe has now
     newest_checkpoint: int | None = None  # step of the newest checkpoint; None for a complete run
     lost_step: int | None = None  # first step whose loss was NaN or infinite
+    unreadable: list[str] = field(default_factory=list)  # which of summary.json, ending.json, metrics.jsonl are damaged
     damage: list[str] = field(default_factory=list)  # missing or damaged files of a run that is still listed
 
     @property

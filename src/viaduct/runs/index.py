@@ -21,7 +21,7 @@ from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest
 from viaduct.runs.reading import Signature
 
-FORMAT = 5
+FORMAT = 6
 """Raise it when `RunFacts` or `MetricsDigest` change."""
 MAX_INDEX_BYTES = 512 << 20
 

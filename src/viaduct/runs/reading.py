@@ -53,9 +53,13 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     if files["summary.json"] is not None:
         set_summary(run, read_summary(path), record)
     run.ending = read_ending(path) if files[ENDING] is not None else None
+    if run.ending is None and files[ENDING] is not None:
+        run.unreadable.append(ENDING)
     if files["checkpoints"] is not None and not run.is_complete:
         run.newest_checkpoint = max(list_step_folders(path / "checkpoints"), default=None)
     metrics = files["metrics.jsonl"]
+    if metrics is not None and metrics[SIZE] and not digest.step and (digest.damaged or not digest.inode):
+        run.unreadable.append("metrics.jsonl")
     run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[SIZE]))
     changed = metrics or files["recipe.json"]
     run.changed = changed[MODIFIED_NS] / 1e9 if changed else None
@@ -128,8 +132,9 @@ def set_metrics(run: RunFacts, digest: MetricsDigest) -> None:
 
 
 def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
-    """Set the facts of summary.json; it is ignored if the run was made longer after it was written."""
+    """Set the facts of summary.json (None: it is damaged); it is ignored if the run was made longer after it."""
     if summary is None:
+        run.unreadable.append("summary.json")
         return
     run.is_complete = run.steps <= summary["steps"] and is_summary_of(summary, record["recipe"])
     if not run.is_complete:
@@ -145,15 +150,18 @@ def set_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str,
 
 
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
-    """Yield descriptions of the damage of metrics.jsonl. `size` is its size, or None if it is missing.
+    """Yield descriptions of damaged files. `size` is that of metrics.jsonl, None if it is missing.
 
     The last line of a run that is not complete may be half-written: that is no damage.
     """
     name = "metrics.jsonl"
+    yield from (f"{file} cannot be read" for file in run.unreadable if file != name)
     if digest.damaged:
         yield f"{digest.damaged:,} damaged {'line' if digest.damaged == 1 else 'lines'} in {name}"
     if size is not None and not os.path.isfile(f"{folder}/{name}"):
         yield f"{name} is not a plain file"
+    elif size and not digest.inode:
+        yield f"{name} cannot be read"
     elif run.is_complete and not size:
         yield f"{name} is {'missing' if size is None else 'empty'}"
     elif run.is_complete and size is not None:

@@ -63,7 +63,7 @@ def render_facts(run: RunFacts) -> str:
         "last top-1": f"{format_percent(run.top1)} %" if run.top1 is not None else None,
         "images/s": format_speed(run.images_per_s) if run.images_per_s is not None else None,
         "command": run.command,
-        "damaged": f"{run.damaged_lines:,} lines of metrics.jsonl could not be read" if run.damaged_lines else "",
+        "damaged": "; ".join(run.damage),
     }
     width = max(map(len, facts))
     shown = {name: DASH if value is None else escape_controls(str(value)) for name, value in facts.items()}

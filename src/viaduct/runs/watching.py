@@ -19,6 +19,7 @@ from viaduct.reporting.page_server import IDLE_WAIT_S, WAIT_S, ServedPage
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import Listing, list_runs, open_run
 from viaduct.runs.page import build_page, build_tiles
+from viaduct.runs.state import is_locked
 from viaduct.training.live import Ending, LivePage
 
 POLL_S = 1.0  # seconds between two readings of the state of a run whose page is served
@@ -76,10 +77,10 @@ def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
 
 
 def follow_run(page: LivePage) -> None:
-    """Show the ending of a run on its page as soon as its state is neither running nor unknown."""
+    """Show the ending of a run on its page as soon as no process holds its lock."""
     while not page.closed:
         run = open_run(page.run)
-        if run.state not in ("running", "unknown"):
+        if run.state != "running" and is_locked(run.path) is False:
             page.show_ending(describe_ending(run))
             return
         time.sleep(POLL_S)
@@ -88,6 +89,8 @@ def follow_run(page: LivePage) -> None:
 def describe_ending(run: RunFacts) -> Ending:
     reason = f": {run.reason}" if run.reason else ""
     sentence = f"{run.state.capitalize()} after step {run.steps:,}{reason}."
+    if run.state == "unknown":
+        sentence = f"No process trains this run, and how it ended is not known{reason}."
     report = Path(run.path) / "report.html"
     remarks = (Remark("Report", str(report)),) if report.is_file() else ()
     kind: Any = run.state if run.state in ("finished", "interrupted") else "stopped"

@@ -67,6 +67,13 @@ def test_a_run_that_was_made_longer_and_has_not_finished_again_is_not_taken(tmp_
     assert dict(gathered.refused) == {"not finished": 1}
 
 
+def test_a_run_with_a_damaged_summary_is_not_said_to_be_unfinished(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", with_rate("0.2"))
+    (tmp_path / "a" / "summary.json").write_text("{")
+    gathered = gather_past_runs(tmp_path, WANTED, SPACE)
+    assert dict(gathered.refused) == {"summary.json cannot be read": 1}
+
+
 def test_runs_that_differ_only_in_the_space_the_seed_and_what_is_logged_are_taken(tmp_path: Path) -> None:
     write_run(tmp_path / "deep" / "a", with_rate("0.2"), top1=0.8)
     write_run(tmp_path / "b", override(override(with_rate("0.5"), "seed", "7"), "log.every_steps", "3"), top1=0.7)

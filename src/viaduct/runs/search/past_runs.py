@@ -105,6 +105,8 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     if isinstance(values, str):  # the path of a field
         raise Unsuitable(f"{values} is outside the space")
     summary = read_summary(run)
+    if summary is None and (run / "summary.json").exists():
+        raise Unsuitable("summary.json cannot be read")
     final = summary.get("final") if summary is not None and is_summary_of(summary, record["recipe"]) else None
     if not isinstance(final, dict):
         raise Unsuitable("not finished")
