@@ -59,6 +59,8 @@ class MatrixProduct:
 class Microbenchmarks(Protocol):
     """Measurements on this machine (microbenchmarks.py); a method returns None if it cannot measure here."""
 
+    failures: list[str]  # reasons for results that are None
+
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: contiguous, and channels_last."""
 
@@ -79,6 +81,7 @@ class Figures:
         self.profile = profile
         self.facts = profile.facts
         self.microbenchmarks = microbenchmarks
+        self.unmeasured: list[str] = []  # what rules did not judge, because it could not be measured
 
     @cached_property
     def steps(self) -> list[Step]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
-from viaduct.profiling.advice import MIN_STEPS
+from viaduct.profiling.advice import MIN_STEPS, UNMEASURED_NOTE
 from viaduct.profiling.figures import show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Ceilings, Facts, Kernel, Operator, Profile, Step
 from viaduct.profiling.roofline import compute_roofline_share
@@ -256,4 +256,6 @@ def describe_missing_measurement(profile: Profile) -> str:
         return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     if profile.facts.device != "cpu" and not profile.kernels:
         return "The host's operators gave no advice; kernels were not recorded, so the device's time was not judged"
+    if any(note.startswith(UNMEASURED_NOTE) for note in profile.facts.notes):
+        return "The figures gave no advice; the notes name what was not judged, because it was not measured"
     return ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from viaduct.errors import BadRun, ViaductError
 from viaduct.profiling.folder import PROFILE_FILE, TABLE_FILES, merge_events, merge_ranks, write_profile
-from viaduct.profiling.record import Advice, Ceilings, Profile
+from viaduct.profiling.record import Ceilings, Profile
 from viaduct.profiling.trace import PACKED_TRACE, PLAIN_TRACE
 
 REPORT_FILE = "report.html"
@@ -87,7 +87,7 @@ def complete_folder(
     write_profile(profile, out, events)  # kept even if ceilings or advice fail
     if profile.ceilings is None:
         profile = replace(profile, ceilings=find_ceilings(profile, notify))
-    profile = replace(profile, advice=find_advice(profile))
+    profile = find_advice(profile)
     files = write_profile(profile, out, events)
     write_report(profile, out / REPORT_FILE)
     ranks = sorted(path for path in out.glob(f"{RANK_PREFIX}*/") if (path / PROFILE_FILE).exists())
@@ -108,14 +108,14 @@ def find_ceilings(profile: Profile, notify: Callable[[str], None]) -> Ceilings |
         return None
 
 
-def find_advice(profile: Profile) -> list[Advice]:
-    """Return the advice; in a profile without operators no rule measures anything, so torch is not imported."""
-    from viaduct.profiling.advice import advise
+def find_advice(profile: Profile) -> Profile:
+    """Return the profile with advice; without operators no rule measures anything, so torch is not imported."""
+    from viaduct.profiling.advice import add_advice
 
     if not profile.operators:
-        return advise(profile)
+        return add_advice(profile)
     from viaduct.profiling.microbenchmarks import DeviceMicrobenchmarks
 
     cores = profile.facts.cores
     threads = max(1, cores // profile.facts.ranks) if cores and profile.facts.ranks > 1 else None
-    return advise(profile, DeviceMicrobenchmarks(profile.facts.device, threads))
+    return add_advice(profile, DeviceMicrobenchmarks(profile.facts.device, threads))

@@ -183,7 +183,7 @@ class Advice:
     gain_basis: str  # basis of the gain, or reason for None: "the measured pauses, which would vanish"
     locations: tuple[str, ...] = ()  # "train.py:41"
     changes: dict[str, str] = field(default_factory=dict)  # recipe field -> value that `--apply` tries
-    name: str = ""  # of the rule in profiling/advice, which is the name of its module; `advise` sets it
+    name: str = ""  # of the rule in profiling/advice, which is the name of its module; `add_advice` sets it
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import torch
 from viaduct import __version__
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue, ViaductError
-from viaduct.profiling.advice import advise
+from viaduct.profiling.advice import add_advice
 from viaduct.profiling.collector import Collector, Plan
 from viaduct.profiling.folder import is_profile_folder, merge_events, merge_ranks, read_profile, write_profile
 from viaduct.profiling.kinds import OPTIMIZER
@@ -303,8 +303,7 @@ def publish_profile(folder: Path) -> Profile:
     """Add advice to the profile in a folder, and write its page."""
     from viaduct.profiling.report import write_report
 
-    profile = read_profile(folder)
-    profile = replace(profile, advice=advise(profile))
+    profile = add_advice(read_profile(folder))
     write_profile(profile, folder, read_events(folder))
     write_report(profile, folder / REPORT_FILE)
     return profile

@@ -102,9 +102,12 @@ def read(
         profile, files = outputs.complete_folder(profile, out, [], print_note)
         list_files(files)
     elif not profile.advice:
-        from viaduct.profiling.advice import advise
+        from viaduct.profiling.advice import add_advice
 
-        profile = replace(profile, advice=advise(profile))
+        advised = add_advice(profile)
+        # A profile of viaduct has the notes about the measurements that were made when it was written.
+        is_own = profile.facts.kind in ("script", "recipe")
+        profile = replace(profile, advice=advised.advice) if is_own else advised
     print_profile(profile, json)
 
 

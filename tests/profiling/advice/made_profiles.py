@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from viaduct.profiling.advice import advise
-from viaduct.profiling.figures import Convolution, MatrixProduct
+from viaduct.profiling.advice import add_advice
+from viaduct.profiling.figures import Convolution, MatrixProduct, Microbenchmarks
 from viaduct.profiling.record import Advice, Collective, Facts, Kernel, Operator, Profile, Step
 
 
@@ -82,6 +82,7 @@ class FixedTimes:
     def __init__(self, times: tuple[float, float] | None) -> None:
         self.times = times
         self.asked: list[Any] = []
+        self.failures: list[str] = [] if times else ["RuntimeError: no memory"]
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         self.asked.append(convolution)
@@ -94,6 +95,10 @@ class FixedTimes:
     def time_updates(self, class_name: str, sizes: Sequence[int]) -> tuple[float, float] | None:
         self.asked.append((class_name, list(sizes)))
         return self.times
+
+
+def advise(profile: Profile, microbenchmarks: Microbenchmarks | None = None) -> list[Advice]:
+    return list(add_advice(profile, microbenchmarks).advice)
 
 
 def find_advice(name: str, profile: Profile) -> Advice | None:

@@ -5,13 +5,16 @@ import sys
 
 from profiling.advice.made_profiles import (
     FixedTimes,
+    advise,
     convolve,
     make_profile,
     make_steps,
     multiply,
     read_value,
 )
-from viaduct.profiling.advice import advise, load_rules
+from viaduct.profiling.advice import add_advice, load_rules
+from viaduct.profiling.measures import choose_headline
+from viaduct.profiling.record import Kernel, Operator
 
 
 def test_a_step_of_long_operators_gets_no_advice() -> None:
@@ -27,6 +30,22 @@ def test_nothing_is_measured_here_for_the_profile_of_another_tool() -> None:
     microbenchmarks = FixedTimes((8000.0, 4000.0))
     assert advise(make_profile(kind="kineto", operators=[convolve(8500.0)]), microbenchmarks) == []
     assert microbenchmarks.asked == []
+
+
+def test_what_could_not_be_measured_is_no_all_clear() -> None:
+    update = Operator("aten::addcdiv_", 2, 900.0, 900.0, phase="update", shapes="[512, 1024], [512, 1024]")
+    kernels = [Kernel("aten::addcdiv_", "optimizer", 2, 1800.0)]
+    steps = make_steps(compute_us=6900.0, update_us=3000.0)
+    profile = make_profile(steps, operators=[convolve(5000.0), update], kernels=kernels)
+    failed = add_advice(profile, FixedTimes(None))
+    subjects = "Not judged, because it was not measured: the layout of convolutions, a fused Adam"
+    assert failed.facts.notes[-1] == f"{subjects} (RuntimeError: no memory)."
+    assert choose_headline(failed).tone == "warn"
+    assert "Nothing stands out" not in choose_headline(failed).text
+    assert add_advice(failed).facts.notes[-1] == f"{subjects}."  # the note of an earlier call is replaced
+    measured = add_advice(failed, FixedTimes((1000.0, 1000.0)))
+    assert measured.facts.notes == profile.facts.notes
+    assert choose_headline(measured).text == "Nothing stands out"
 
 
 def test_a_profile_without_steps_gets_no_advice() -> None:

@@ -1,5 +1,4 @@
-from profiling.advice.made_profiles import FixedTimes, make_profile, multiply
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import FixedTimes, advise, make_profile, multiply
 from viaduct.profiling.figures import MatrixProduct
 from viaduct.profiling.record import Advice, Ceilings, Operator, Profile
 

@@ -1,7 +1,6 @@
 """Time in which the device waits for the host."""
 
-from profiling.advice.made_profiles import find_advice, launch, make_profile
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import advise, find_advice, launch, make_profile
 
 
 def test_a_busy_device_has_no_gaps() -> None:

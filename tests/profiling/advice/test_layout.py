@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from profiling.advice.made_profiles import FixedTimes, convolve, launch, make_profile
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import FixedTimes, advise, convolve, launch, make_profile
 from viaduct.profiling.figures import Convolution
 from viaduct.profiling.record import Advice, Operator, Profile
 

@@ -1,5 +1,4 @@
-from profiling.advice.made_profiles import make_profile, make_steps, multiply
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import advise, make_profile, make_steps, multiply
 from viaduct.profiling.record import Advice, Operator, Profile, Sample
 
 

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from profiling.advice.made_profiles import FixedTimes, make_profile, make_steps, multiply
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import FixedTimes, advise, make_profile, make_steps, multiply
 from viaduct.profiling.record import Advice, Kernel, Operator, Profile
 
 UPDATE = Operator(

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from profiling.advice.made_profiles import make_profile, make_steps, multiply
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import advise, make_profile, make_steps, multiply
 from viaduct.profiling.record import Advice, Ceilings, Operator, Profile
 
 SHORT = Operator("aten::add", 200, 800.0, 800.0, phase="forward", flops=1000.0, bytes=12_000.0)

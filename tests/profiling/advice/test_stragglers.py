@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from profiling.advice.made_profiles import make_profile, make_steps, with_collective
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import advise, make_profile, make_steps, with_collective
 from viaduct.profiling.record import Advice, Profile, Step
 
 

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from profiling.advice.made_profiles import launch, make_profile, make_steps, multiply, read_value
-from viaduct.profiling.advice import advise
+from profiling.advice.made_profiles import advise, launch, make_profile, make_steps, multiply, read_value
 from viaduct.profiling.measures import make_closing_sentence
 from viaduct.profiling.record import Advice, Operator, Profile
 

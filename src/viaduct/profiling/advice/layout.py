@@ -40,13 +40,14 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     """Return advice if the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
     time = sum(row.device_or_self_us for row in convolutions)
-    if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE:
+    if figures.share_of_step(time) < WORTHWHILE_SHARE:
         return None
     gain, measured = 0.0, 0.0  # microseconds per step
     evidence = []
-    for row in pick_longest_forward(convolutions):
+    longest = pick_longest_forward(convolutions)
+    for row in longest:
         convolution = parse_convolution(row)
-        times = figures.microbenchmarks.time_layouts(convolution) if convolution else None
+        times = figures.microbenchmarks.time_layouts(convolution) if figures.microbenchmarks and convolution else None
         if times is None:
             continue
         contiguous_us, channels_last_us = times
@@ -56,6 +57,8 @@ def find_faster_layout(figures: Figures) -> Advice | None:
             f"{row.module or row.name}, {convolution}: forward and backward {show_time(contiguous_us)} contiguous, "
             f"{show_time(channels_last_us)} channels_last, {row.calls:.0f} calls per step."
         )
+    if not evidence or len(evidence) < len(longest):
+        figures.unmeasured.append("the layout of convolutions")
     # The convolutions may take less time in the step than here: the gain is at most the same share of that time.
     gain = min(gain, time * gain / measured) if measured else 0.0
     if not figures.is_worthwhile(gain):

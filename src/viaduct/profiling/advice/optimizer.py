@@ -24,10 +24,11 @@ def find(figures: Figures) -> Advice | None:
     class_name, sizes = find_parameters(update)
     # The profiler slows recorded steps down: their kernels can take longer than the update of a timed step.
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
-    if figures.microbenchmarks is None or figures.share_of_step(time) < WORTHWHILE_SHARE or not sizes:
+    if figures.share_of_step(time) < WORTHWHILE_SHARE or not sizes:
         return None
-    times = figures.microbenchmarks.time_updates(class_name, sizes)
+    times = figures.microbenchmarks.time_updates(class_name, sizes) if figures.microbenchmarks else None
     if times is None:
+        figures.unmeasured.append(f"a fused {class_name}")
         return None
     default_us, fused_us = times
     gain = min(default_us - fused_us, time)
