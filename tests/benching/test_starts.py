@@ -3,13 +3,28 @@ from __future__ import annotations
 import pytest
 
 from viaduct.benching import starts
-from viaduct.benching.starts import StartFailed, StartRequest, format_starts, measure_start, measure_starts
+from viaduct.benching.starts import (
+    StartFailed,
+    StartRequest,
+    explain_end,
+    format_starts,
+    measure_start,
+    measure_starts,
+)
 
 
 @pytest.mark.process
 def test_a_start_that_fails_says_its_last_words() -> None:
     with pytest.raises(StartFailed, match="no recipe called 'nobody'"):
         measure_start(StartRequest("nobody", [], "cpu", "synthetic"))
+
+
+def test_a_warning_is_not_the_reason_of_a_start_that_was_killed() -> None:
+    warning = ["UserWarning: expandable segments are not supported"]
+    assert explain_end(-9, 20.0, warning).startswith("it was ended by SIGKILL; its last line was: UserWarning")
+    assert explain_end(-9, 1800.0, warning) == "it had not taken its first step after 30 minutes and was killed"
+    assert explain_end(2, 20.0, ["no memory"]) == "no memory"
+    assert explain_end(2, 20.0, []) == "it ended with exit code 2 and no message"
 
 
 @pytest.mark.process

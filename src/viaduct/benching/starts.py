@@ -22,6 +22,7 @@ from threading import Timer
 from typing import IO, TYPE_CHECKING
 
 from viaduct.errors import ViaductError
+from viaduct.signals import name_signal
 
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
@@ -101,10 +102,19 @@ def measure_start(request: StartRequest) -> dict[str, float]:
         if not line:
             code = process.wait()
             stderr_file.seek(0)
-            lines = stderr_file.read().strip().splitlines()  # the last line usually is the error message
-            raise StartFailed(lines[-1] if lines else f"it ended with exit code {code} and no message")
+            raise StartFailed(explain_end(code, total_seconds, stderr_file.read().strip().splitlines()))
     parts = json.loads(line)
     return {"whole_s": total_seconds, **parts, "imports_s": total_seconds - parts["build_s"] - parts["first_step_s"]}
+
+
+def explain_end(code: int, seconds: float, stderr_lines: list[str]) -> str:
+    """Return why a process ended without a first step: the limit of time, a signal, or its last message."""
+    last_line = stderr_lines[-1] if stderr_lines else "no message"
+    if seconds >= 60 * MAX_START_MINUTES:
+        return f"it had not taken its first step after {MAX_START_MINUTES} minutes and was killed"
+    if code < 0:
+        return f"it was ended by {name_signal(-code)}; its last line was: {last_line}"
+    return last_line if stderr_lines else f"it ended with exit code {code} and no message"
 
 
 @contextmanager
