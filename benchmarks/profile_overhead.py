@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.script_job import ScriptJob
 from viaduct.profiling.session import Session
 
@@ -89,7 +90,7 @@ def measure_turn(train: Train, steps: int, traced_first: bool) -> tuple[Seconds,
 def measure_traced(train: Train, steps: int) -> Seconds:
     """Return the times of traced steps; the trace identifies the network in warm-up steps."""
     with tempfile.TemporaryDirectory() as record:
-        job = ScriptJob("benchmark", (), False, record, record, WARMUP, 10**6, 0)
+        job = ScriptJob("benchmark", (), False, record, record, Plan(WARMUP, 10**6, 0))
         with Session(job, lambda: None) as session:
             train(WARMUP)
             seconds = train(steps)

@@ -12,6 +12,7 @@ import pytest
 
 from viaduct.profiling import child
 from viaduct.profiling.child import end_script
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.script_job import JOB_VARIABLE, ScriptJob
 
 
@@ -23,7 +24,7 @@ def test_a_child_without_a_job_says_who_starts_it() -> None:
 
 
 def test_the_first_process_of_a_container_may_start_a_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    job = ScriptJob("train.py", (), False, str(tmp_path), str(tmp_path), 0, 1, 0)
+    job = ScriptJob("train.py", (), False, str(tmp_path), str(tmp_path), Plan(0, 1, 0))
     monkeypatch.setattr(child.os, "getppid", lambda: 1)
     monkeypatch.setattr(child, "run", lambda job: 0)
     monkeypatch.setenv(JOB_VARIABLE, str(job.save()))

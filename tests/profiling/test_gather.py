@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.gather import ScriptEnd, find_first_end, gather_ranks, has_all_profiles
 from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import ENDED_FILE, FINISHED_FILE, STEPS_FILE, ScriptJob
@@ -14,7 +15,7 @@ from viaduct.profiling.script_job import ENDED_FILE, FINISHED_FILE, STEPS_FILE, 
 
 def make_job(folder: Path) -> ScriptJob:
     (folder / "record").mkdir()
-    return ScriptJob(str(folder / "train.py"), (), False, str(folder / "record"), str(folder), 0, 4, 0)
+    return ScriptJob(str(folder / "train.py"), (), False, str(folder / "record"), str(folder), Plan(0, 4, 0))
 
 
 def write_steps(job: ScriptJob, process: int, rank: int, count: int) -> Path:

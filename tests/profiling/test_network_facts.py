@@ -56,5 +56,5 @@ def test_the_precision_is_that_of_autocast_where_it_is_on() -> None:
 
 
 def test_accumulated_passes_count_as_samples_of_one_step() -> None:
-    assert NetworkFacts("Net", "cpu", batch=8, precision="float32", passes=3).samples_per_step == 24
-    assert NetworkFacts("Net", "cpu", batch=None, precision="float32", passes=3).samples_per_step is None
+    assert NetworkFacts("Net", batch=8, precision="float32", passes=3).samples_per_step == 24
+    assert NetworkFacts("Net", batch=None, precision="float32", passes=3).samples_per_step is None

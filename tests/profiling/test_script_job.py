@@ -19,7 +19,6 @@ def test_a_process_outside_of_a_profiled_script_has_no_job(path: str | None, mon
 
 
 def test_a_job_is_read_back_by_the_processes_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = ScriptJob("train.py", ("--lr", "1"), False, str(tmp_path), "/scripts", 5, 20, 3, "cpu")
+    job = ScriptJob("train.py", ("--lr", "1"), False, str(tmp_path), "/scripts", Plan(5, 20, 3))
     monkeypatch.setenv(JOB_VARIABLE, str(job.save()))
     assert load_job() == job
-    assert job.plan == Plan(5, 20, 3)

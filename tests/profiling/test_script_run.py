@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.gather import list_folders
 from viaduct.profiling.record import Step
 from viaduct.profiling.script_job import STEPS_FILE, ScriptJob
@@ -55,7 +56,7 @@ def make_job(folder: Path, body: str, *arguments: str, plan: tuple[int, int, int
     script.write_text(HEAD + body)
     record = folder / "record"
     record.mkdir()
-    return ScriptJob(str(script), arguments, False, str(record), str(folder), *plan)
+    return ScriptJob(str(script), arguments, False, str(record), str(folder), Plan(*plan))
 
 
 def run(folder: Path, body: str, *arguments: str, plan: tuple[int, int, int] = (2, 4, 0), ranks: int = 1) -> ScriptRun:

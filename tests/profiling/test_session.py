@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
 from viaduct.profiling.session import Session, describe_device, find_rank_and_size
 
@@ -26,7 +27,7 @@ def stop() -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> ScriptJob:
-    return ScriptJob("train.py", (), False, str(tmp_path), str(tmp_path), 1, 3, 0)
+    return ScriptJob("train.py", (), False, str(tmp_path), str(tmp_path), Plan(1, 3, 0))
 
 
 def train(steps: int) -> None:

@@ -30,7 +30,8 @@ LONGEST_EVENT = 8 << 20  # characters; a longer event counts as damage
 MAX_HEADER = 4 << 20  # characters
 MAX_EVENTS = 4_000_000  # read from one file
 LIST_START = re.compile(r'"traceEvents"\s*:\s*\[')
-PADDING = re.compile(r"[\s,]*")  # between two events
+NEXT = re.compile(r"[^\s,]")  # spaces and commas are between two events
+DECODER = json.JSONDecoder()
 
 
 class EventFile:
@@ -65,30 +66,21 @@ class EventFile:
             self.notes.append(f"{self.path.name}: {damage}.")
 
     def parse_events(self, text: Iterator[str]) -> Iterator[Any]:
-        """Yield the elements of the list of events until the list or the file ends."""
+        """Yield the elements of the list of events until the list or the file ends, or up to a damaged one."""
         reader = TextWindow(text)
         if not self.find_list(reader):
             return
-        decoder = json.JSONDecoder()
-        while True:
-            position = reader.skip(PADDING)
-            if position is None:
+        while reader.find_next() not in ("]", ""):
+            try:
+                yield reader.decode()
+            except ValueError:
                 return
-            if reader.buffer[position] == "]":
-                self.is_complete = True
-                return
-            parsed = reader.decode(decoder, position)
-            if parsed is None:
-                return
-            yield parsed[0]
+        self.is_complete = reader.find_next() == "]"
 
     def find_list(self, reader: TextWindow) -> bool:
         """Read the header and move to the first event; return False if there is no list of events."""
-        start = reader.skip(PADDING)
-        if start is None:
-            return False
-        if reader.buffer[start] == "[":
-            reader.position = start + 1
+        if reader.find_next() == "[":
+            reader.position += 1
             return True
         while (match := LIST_START.search(reader.buffer)) is None:
             if len(reader.buffer) > MAX_HEADER or not reader.read_more():
@@ -113,32 +105,30 @@ class TextWindow:
         self.position = 0
         return bool(chunk)
 
-    def skip(self, pattern: re.Pattern[str]) -> int | None:
-        """Move past text that matches a pattern, and return the position of the next character; None at the end."""
-        while True:
-            match = pattern.match(self.buffer, self.position)
-            self.position = match.end() if match else self.position
-            if self.position < len(self.buffer):
-                return self.position
+    def find_next(self) -> str:
+        """Move past spaces and commas, and return the character after them; "" at the end of the text."""
+        while (match := NEXT.search(self.buffer, self.position)) is None:
+            self.position = len(self.buffer)
             if not self.read_more():
-                return None
+                return ""
+        self.position = match.start()
+        return match[0]
 
-    def decode(self, decoder: json.JSONDecoder, position: int) -> tuple[Any] | None:
-        """Return the JSON value at a position, in a tuple, as it may be null; None if it is truncated or damaged."""
-        self.position = position
+    def decode(self) -> Any:
+        """Return the JSON value at the position and move past it; raise ValueError if it is truncated or damaged."""
         while True:
             try:
-                value, end = decoder.raw_decode(self.buffer, self.position)
+                value, end = DECODER.raw_decode(self.buffer, self.position)
             except RecursionError:
-                return None
+                raise ValueError("the value is nested too deeply") from None
             except ValueError:
                 if len(self.buffer) - self.position > LONGEST_EVENT or not self.read_more():
-                    return None
+                    raise
                 continue
             if end == len(self.buffer) and not isinstance(value, dict) and self.read_more():
                 continue  # a number may continue in the next chunk
             self.position = end
-            return (value,)
+            return value
 
 
 def read_text(path: Path) -> Iterator[str]:

@@ -19,7 +19,6 @@ class NetworkFacts:
     """Facts of the first training pass of a script."""
 
     network: str
-    device: str
     batch: int | None  # number of samples in a pass: the length of the first tensor's first dimension
     precision: str
     passes: int = 1  # number of passes in a step; more than one if gradients are accumulated
@@ -35,7 +34,6 @@ def describe_pass(module: nn.Module, args: Any, kwargs: Any) -> NetworkFacts:
     tensor = find_tensor([*args, *kwargs.values()])
     return NetworkFacts(
         network=type(unwrap(module)).__name__,
-        device=weight.device.type,
         batch=int(tensor.shape[0]) if tensor is not None and tensor.ndim else None,
         precision=describe_precision(weight),
     )

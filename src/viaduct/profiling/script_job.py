@@ -32,15 +32,8 @@ class ScriptJob:
     is_module: bool
     record_folder: str  # RECORD
     script_folder: str
-    skip: int  # warm-up steps
-    timed: int  # steps of which only the time points are taken
-    recorded: int  # steps under the operator profiler
-    device: str = "auto"
+    plan: Plan
     launcher: int = field(default_factory=os.getpid)  # id of the process that starts the script's processes
-
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.skip, self.timed, self.recorded)
 
     def save(self) -> Path:
         path = Path(self.record_folder) / JOB_FILE

@@ -243,8 +243,7 @@ def profile_script(
     outputs.prepare_folder(out, force)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record_folder:
         script_folder = str(script.file.resolve().parent)
-        step_counts = plan.skip, plan.timed, plan.recorded
-        job = ScriptJob(target, tuple(arguments), module, record_folder, script_folder, *step_counts, device)
+        job = ScriptJob(target, tuple(arguments), module, record_folder, script_folder, plan)
         sys.stdout.flush()
         result = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
         profiles = [add_facts(rank, result.reason, device) for rank in result.ranks]
