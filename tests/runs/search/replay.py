@@ -56,11 +56,8 @@ class RecordedRun:
     def list_evaluations(self) -> list[Evaluation]:
         return [Evaluation(30 * (index + 1), value) for index, value in enumerate(self.values[: self.shown])]
 
-    def read_final_value(self) -> float | None:
-        return self.values[-1]
-
-    def count_images(self) -> int | None:
-        return int(RECORDED["validation_images"])
+    def read_final(self) -> tuple[float | None, int | None]:
+        return self.values[-1], int(RECORDED["validation_images"])
 
     def find_failure_reason(self) -> str:
         return self.why

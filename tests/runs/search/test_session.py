@@ -10,12 +10,13 @@ import pytest
 from runs.search.replay import make_study
 from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.recipes import load
+from viaduct.runs.search.past_runs import PastRun, add_past_runs
 from viaduct.runs.search.results import State, TrialResult
 from viaduct.runs.search.session import (
     DataFacts,
     SearchRequest,
     check_metric,
-    describe_first_trial,
+    choose_first_trial,
     make_definition,
     plan_evaluations,
     refuse_failure,
@@ -119,10 +120,17 @@ def test_it_is_reported_where_no_first_trial_has_the_recipes_own_values() -> Non
     later = parse_space(recipe, ["optimizer.lr=1,0.1"])
     outside = parse_space(recipe, ["optimizer.lr=0.5,1"])
     request = make_request({})
-    assert describe_first_trial(request, inside, make_study()) == ""
-    assert "its optimizer.lr is not in the space" in describe_first_trial(request, outside, make_study())
-    assert describe_first_trial(replace(request, sampler="grid"), inside, make_study()) == ""
-    assert "grid" in describe_first_trial(replace(request, sampler="grid"), later, make_study())
+    own = {"optimizer.lr": "0.1"}
+    assert choose_first_trial(request, inside, make_study()) == (own, "")
+    values, note = choose_first_trial(request, outside, make_study())
+    assert values is None
+    assert "its optimizer.lr is not in the space" in note
+    grid = replace(request, sampler="grid")
+    assert choose_first_trial(grid, inside, make_study()) == (own, "")
+    assert "grid" in choose_first_trial(grid, later, make_study())[1]
+    study = make_study()
+    add_past_runs(study, [PastRun(Path("/past/a"), dict(own), 0.8, 1000)], inside)
+    assert choose_first_trial(request, inside, study) == (None, "")
 
 
 def test_a_refused_setting_is_named_with_its_full_path() -> None:

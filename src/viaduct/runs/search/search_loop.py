@@ -206,9 +206,9 @@ class SearchLoop:
         trial, process = entry.trial, entry.process
         seconds = time.monotonic() - entry.started_at
         trial.set_user_attr("seconds", round(seconds, 2))
-        value = process.read_final_value() if code == 0 else None
+        value, images = process.read_final() if code == 0 else (None, None)
         if value is not None:
-            trial.set_user_attr("images", process.count_images())
+            trial.set_user_attr("images", images)
             self.study.tell(trial, value)
         elif entry.pruning_reason:
             trial.set_user_attr("reason", entry.pruning_reason)

@@ -9,12 +9,13 @@ import hashlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import UnknownName, ViaductError
-from viaduct.recipes import LoadedRecipe
+from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.run_files import SCORE_TYPES
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.past_runs import Criteria, PastRun, add_past_runs, gather_past_runs
@@ -29,7 +30,7 @@ from viaduct.runs.search.results import (
 )
 from viaduct.runs.search.sampling import MIN_EVALUATIONS, PrunerName, SamplerName, count_evaluations
 from viaduct.runs.search.search_loop import End, Plan, SearchLoop
-from viaduct.runs.search.space import Space, parse_space
+from viaduct.runs.search.space import Space, Value, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
 from viaduct.runs.search.trial_process import TrainLauncher, divide_machine, list_set_flags
 from viaduct.signals import collect_signals
@@ -61,6 +62,11 @@ class SearchRequest:
     timeout_s: float | None
     past: Path | None  # folder of --from, with past runs
 
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe with `settings`, which every trial has as far as --space does not change it."""
+        return apply_settings(self.loaded.recipe, self.settings)
+
 
 @dataclass(frozen=True)
 class DataFacts:
@@ -88,7 +94,7 @@ class SearchOutcome:
 def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_line: PrintLine) -> SearchOutcome:
     """Run a search and return the outcome. `read_facts` is called after the options have been checked."""
     check_metric(request)
-    space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
+    space = parse_space(request.recipe, request.space, [*request.settings])
     if request.sampler == "grid" and (count := len(space.list_combinations())) > request.trials:
         print_line(f"The grid has {count} combinations; --trials {request.trials} takes the first of them.")
     facts = read_facts()
@@ -105,11 +111,21 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
             print_line(sharing_note)
         flags = [*list_data_flags(request), *list_set_flags(settings)]
         launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
-        plan = make_plan(request, evaluations, space, study)
-        if note := describe_first_trial(request, space, study):
+        first, note = choose_first_trial(request, space, study)
+        if note:
             print_line(note)
+        plan = Plan(
+            trials=request.trials,
+            parallel=request.parallel,
+            sampler=request.sampler,
+            pruner=request.pruner,
+            evaluations=evaluations,
+            seed=request.seed,
+            timeout_s=request.timeout_s,
+            first=first,
+        )
         with collect_stop_signals(print_line) as received:
-            loop = SearchLoop(
+            end = SearchLoop(
                 study,
                 space,
                 request.metric,
@@ -118,8 +134,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
                 print_line,
                 is_interrupted=lambda: bool(received),
                 must_kill=lambda: len(received) > 1,
-            )
-            end = loop.run()
+            ).run()
         return conclude_search(request, space, study, end, received[0] if received else 0)
 
 
@@ -135,7 +150,7 @@ def plan_evaluations(request: SearchRequest, facts: DataFacts, print_line: Print
 
     With a pruner, a trial is evaluated at least MIN_EVALUATIONS times, unless it has fewer steps or --set decides.
     """
-    recipe = apply_settings(request.loaded.recipe, request.settings)
+    recipe = request.recipe
     steps_per_epoch = max(1, facts.train_images // recipe.data.global_batch)
     epochs = recipe.steps / steps_per_epoch if recipe.steps else recipe.epochs
     every = recipe.evaluation.every_epochs
@@ -182,36 +197,22 @@ def find_past_runs(
     return past_runs.accepted
 
 
-def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
-    """Return the options of the search loop.
+def choose_first_trial(request: SearchRequest, space: Space, study: Study) -> tuple[dict[str, Value] | None, str]:
+    """Return the values of the study's first trial: the recipe's own if they are in the space, and were not tried.
 
-    The first trial has the recipe's own values if they are in the space and no trial has had them.
+    Otherwise return None: the values are drawn. The text explains a first trial that does not have the recipe's own
+    values; it is empty if it has them, or if an earlier search began the study.
     """
-    found = space.find_values(apply_settings(request.loaded.recipe, request.settings))
-    recipe_values = None if isinstance(found, str) else found  # a str is the path of a field outside the space
-    tried = [result.values for result in read_results(study, space)]
-    return Plan(
-        trials=request.trials,
-        parallel=request.parallel,
-        sampler=request.sampler,
-        pruner=request.pruner,
-        evaluations=evaluations,
-        seed=request.seed,
-        timeout_s=request.timeout_s,
-        first=None if recipe_values in tried else recipe_values,
-    )
-
-
-def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Explain why the first trial does not have the recipe's own values; empty if it has, or if it was run before."""
-    if any(result.number is not None for result in read_results(study, space)):
-        return ""
-    recipe_values = space.find_values(apply_settings(request.loaded.recipe, request.settings))
+    results = read_results(study, space)
+    is_new = all(result.number is None for result in results)
+    recipe_values = space.find_values(request.recipe)
     if isinstance(recipe_values, str):  # the path of a field
-        return f"No trial has the recipe's own values: its {recipe_values} is not in the space."
-    if request.sampler == "grid" and space.list_combinations()[0] != recipe_values:
-        return "The first trial is the first combination of the grid, not the recipe's own values."
-    return ""
+        note = f"No trial has the recipe's own values: its {recipe_values} is not in the space."
+        return None, note if is_new else ""
+    note = ""
+    if is_new and request.sampler == "grid" and space.list_combinations()[0] != recipe_values:
+        note = "The first trial is the first combination of the grid, not the recipe's own values."
+    return None if recipe_values in [result.values for result in results] else recipe_values, note
 
 
 @contextmanager
@@ -227,11 +228,8 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     results = read_results(study, space)
     refuse_failure(results, end)
     verdict = judge_results(results, request.metric, study.direction.name.lower())
-    outcome = SearchOutcome(
-        request, space, study, results, verdict, recipe_file=None, command="", end=end, signal=signal
-    )
     if verdict is None:
-        return outcome
+        return SearchOutcome(request, space, study, results, None, None, "", end, signal)
     file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
     shortened = ("epochs", "steps", EVALUATION_FIELD)  # the best recipe has its own length, not that of the trials
     settings = {path: text for path, text in request.settings.items() if path not in shortened}
@@ -240,7 +238,7 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
     write_recipe(file, request.loaded, recipe, headline)
     command = ["viaduct", "train", str(file), *list_data_flags(request)]
-    return replace(outcome, recipe_file=file, command=shlex.join(command))
+    return SearchOutcome(request, space, study, results, verdict, file, shlex.join(command), end, signal)
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:

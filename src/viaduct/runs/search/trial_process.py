@@ -72,19 +72,14 @@ class TrainProcess:
                 by_step[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
         return list(by_step.values())
 
-    def read_final_value(self) -> float | None:
-        """Return the metric in the summary, which a finished trial has; None if it is missing or not finite."""
-        value = (self.read_final() or {}).get(self.metric)
-        return float(value) if is_number(value) else None
+    def read_final(self) -> tuple[float | None, int | None]:
+        """Return the metric in the summary of a finished trial, and the number of validation images that it is of.
 
-    def count_images(self) -> int | None:
-        """Return the number of validation images from which the metric was computed."""
-        count = (self.read_final() or {}).get("count")
-        return count if isinstance(count, int) else None
-
-    def read_final(self) -> dict[str, float] | None:
+        Either is None if it is missing; the metric also if it is not finite.
+        """
         final = (read_summary(self.run) or {}).get("final")
-        return final if isinstance(final, dict) else None
+        value, count = (final.get(self.metric), final.get("count")) if isinstance(final, dict) else (None, None)
+        return float(value) if is_number(value) else None, count if isinstance(count, int) else None
 
     def find_failure_reason(self) -> str:
         code = self.process.poll()
