@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import time
+import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -445,8 +446,9 @@ def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats
 def select_ends(axis: Axis) -> tuple[Axis, Axis]:
     """Return two axes with one source pixel each: the first that `axis` reads, and the last."""
     low, high = axis.pixel_range
+    first, last = np.array([low]), np.array([high - 1])
     fraction = np.zeros(1, np.float32)
-    return tuple(Axis(np.array([at]), np.array([at]), fraction) for at in (low, high - 1))  # type: ignore[return-value]
+    return Axis(first, first, fraction), Axis(last, last, fraction)
 
 
 def join_ends(axis: Axis) -> Axis:
@@ -465,8 +467,4 @@ def time_full_decode_stages(data: jpeg.Encoded, view: View, network: str, out: F
 
 def time_call(function: Callable[[], object]) -> float:
     """Return the seconds of the faster of two calls, because an interruption may slow one of them."""
-    clock = [time.perf_counter()]
-    for _ in range(2):
-        function()
-        clock.append(time.perf_counter())
-    return min(clock[1] - clock[0], clock[2] - clock[1])
+    return min(timeit.repeat(function, number=1, repeat=2))

@@ -121,7 +121,7 @@ def measure(
         if lengths.profile:
             taken.profile_variants()
         left_out = unavailable | taken.unavailable
-        return Outcome(taken.results, left_out, best, plan.compute, taken.notes, taken.collect_facts())
+        return Outcome(taken.results, left_out, best, plan.compute, taken.notes, taken.ours.collect_facts())
 
 
 class Measurement:
@@ -151,25 +151,21 @@ class Measurement:
         recipe = self.setting.recipe
         with explain_limits(RunDir(self.setting.scratch), recipe), explain_out_of_memory(self.setting):
             self.add_variant(OURS, OURS, lambda: Ours(self.setting), lambda: build_model(recipe))
-        ours = self.results[0]
-        if isinstance(ours.variant, Ours):
-            ours.mode = ours.variant.description
-            ours.title = f"{OURS}, {ours.mode}"
-            self.notes += ours.variant.describe_ignored_settings()
+        self.results[0].mode = self.ours.description
+        self.results[0].title = f"{OURS}, {self.ours.description}"
+        self.notes += self.ours.describe_ignored_settings()
         for peer in peers:
-            self.try_peer(peer)
+            if reason := self.add_peer(peer):
+                self.unavailable[peer.title] = reason
+                self.notify(f"{peer.title}: left out: {reason}")
+                # In `add_peer` the exception still refers to the network, so its memory could not be freed there.
+                release_memory(self.setting.torch_device)
 
-    def collect_facts(self) -> dict[str, Any]:
+    @property
+    def ours(self) -> Ours:
         ours = self.results[0].variant
-        return ours.collect_facts() if isinstance(ours, Ours) else {}
-
-    def try_peer(self, peer: Peer) -> None:
-        """Add a peer; if it cannot run here, record the reason."""
-        if reason := self.add_peer(peer):
-            self.unavailable[peer.title] = reason
-            self.notify(f"{peer.title}: left out: {reason}")
-            # In `add_peer` the exception still refers to the network, so its memory could not be freed there.
-            release_memory(self.setting.torch_device)
+        assert isinstance(ours, Ours)
+        return ours
 
     def add_peer(self, peer: Peer) -> str | None:
         """Build and warm up a peer; return the reason if it fails, but raise a ViaductError."""

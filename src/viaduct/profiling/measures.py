@@ -88,8 +88,7 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
     # Recorded steps are included here, because only they have collectives in viaduct's own profiles.
     communicating = [step.collectives for step in profile.steps if step.rank == rank and step.collectives]
     durations = [sum(row.duration_us for row in collectives) for collectives in communicating]
-    exposed = [[row.exposed_us for row in collectives] for collectives in communicating]
-    known_exposed = [[time for time in times if time is not None] for times in exposed]
+    is_exposed_known = all(row.exposed_us is not None for collectives in communicating for row in collectives)
 
     def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
         times = [read(step) or 0.0 for step in steps]
@@ -101,7 +100,7 @@ def measure_rank(profile: Profile, rank: int) -> RankFigures:
         iteration=measure("iteration", lambda step: step.iteration_us),
         phases=tuple(map(measure, PHASE_NAMES, PHASE_TIMES)) if profile.facts.phases_measured else (),
         collective_us=fmean(durations) if durations else None,
-        exposed_us=fmean(map(sum, known_exposed)) if exposed and known_exposed == exposed else None,  # all are known
+        exposed_us=fmean(map(sum_exposed_us, communicating)) if communicating and is_exposed_known else None,
     )
 
 

@@ -172,5 +172,6 @@ def merge_tables(profiles: Sequence[Profile]) -> dict[str, Any]:
             ]
             merged[name] = {"columns": ["Rank", *columns[0]], "rows": rows}
         else:
-            merged |= {f"{name} ({name_rank(each)})" if len(owners) > 1 else name: each.tables[name] for each in owners}
+            for owner in owners:
+                merged[f"{name} ({name_rank(owner)})" if len(owners) > 1 else name] = owner.tables[name]
     return merged

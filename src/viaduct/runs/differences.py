@@ -206,16 +206,19 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
     left, right = describe_machine(first), describe_machine(second)
-    names = {**left, **right}  # ordered, unlike a set
-    changes = {name: (left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)}
-    expected = ("ranks", *(f"machine.{name}" for name in MACHINE_FIELDS))
-    unrecorded = {name: pair for name in expected if None in (pair := changes.get(name, ()))}
-    changes = {name: pair for name, pair in changes.items() if name not in unrecorded}
+    expected = ("ranks", *(f"machine.{name}" for name in MACHINE_FIELDS))  # the other names are those of versions
+    changes: dict[str, tuple[Any, Any]] = {}
+    unrecorded = ""
+    for name in {**left, **right}:  # ordered, unlike a set
+        pair = (left.get(name), right.get(name))
+        if None in pair and pair != (None, None) and name in expected:
+            unrecorded = unrecorded or f"{name} not recorded in {name_missing(pair)}"
+        elif pair[0] != pair[1]:
+            changes[name] = pair
     if changes:
         return Aspect("machine", False, "The machines differ", changes)
     if unrecorded:
-        name, pair = next(iter(unrecorded.items()))
-        return Aspect("machine", None, f"Machine: {name} not recorded in {name_missing(pair)}")
+        return Aspect("machine", None, f"Machine: {unrecorded}")
     return Aspect("machine", True, "Machine: the same")
 
 

@@ -88,20 +88,15 @@ def to_percent(fraction: float | None) -> float | None:
     return None if fraction is None else round(100 * fraction, 9)
 
 
-def make_readers(*names: str) -> dict[str, Callable[[RunFacts], Any]]:
-    """Return, for each attribute of RunFacts, the function that reads it."""
-    return {name: attrgetter(name) for name in names}
-
-
 # Fields that --sort, --filter and exports have in addition to those of the recipe. `top1` and `best` are both the best
 # top-1; RunFacts.top1, the last one, is `last`.
 FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
-    **make_readers("name", "recipe", "data", "code", "commit", "version", "device", "host", "ranks"),
-    **make_readers("steps", "steps_total", "epoch", "loss"),
+    **{name: attrgetter(name) for name in ("name", "recipe", "data", "code", "commit", "version", "device", "host")},
+    **{name: attrgetter(name) for name in ("ranks", "steps", "steps_total", "epoch", "loss")},
     "top1": lambda run: to_percent(run.best_top1),
     "best": lambda run: to_percent(run.best_top1),
     "last": lambda run: to_percent(run.top1),
-    **make_readers("images_per_s", "state", "began", "changed", "parameters", "fingerprint"),
+    **{name: attrgetter(name) for name in ("images_per_s", "state", "began", "changed", "parameters", "fingerprint")},
 }
 
 

@@ -88,7 +88,9 @@ def find_steepest(smoothed: list[float], bottom: int) -> int:
         before, after = max(0, index - radius), min(len(smoothed) - 1, index + radius)
         return (smoothed[before] - smoothed[after]) / (after - before)
 
-    return max(range(min(radius, bottom), max(bottom - radius, min(radius, bottom)) + 1), key=measure_slope)
+    first = min(radius, bottom)
+    last = max(first, bottom - radius)
+    return max(range(first, last + 1), key=measure_slope)
 
 
 def describe_slope(
