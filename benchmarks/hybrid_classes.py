@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 import resource
-import socket
 import tempfile
 import time
 from functools import partial
@@ -25,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rank_processes import train_on_ranks
 from run_description import describe_run
 from torch import nn
 
@@ -34,7 +32,6 @@ from viaduct.recipes import (
     Checkpoint,
     Evaluation,
     ImageSet,
-    LoadedRecipe,
     Log,
     Parallel,
     Precision,
@@ -44,9 +41,6 @@ from viaduct.recipes import (
 )
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
-from viaduct.training.request import TrainingRequest
-from viaduct.training.rundir import RunDir
-from viaduct.training.session import run_training
 
 LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
 SECONDS = 900.0
@@ -118,47 +112,12 @@ class Witness(Callback):
             (self.folder / f"rank{training.group.rank}.json").write_text(json.dumps(record))
 
 
-def find_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def run_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: argparse.Namespace) -> None:
-    torch.set_num_threads(1)
-    for stream in (1, 2):  # the output of the run
-        os.dup2(os.open(folder / f"output{rank}.txt", os.O_WRONLY | os.O_CREAT), stream)
-    if ranks > 1:
-        environment = {
-            "RANK": rank,
-            "WORLD_SIZE": ranks,
-            "LOCAL_RANK": rank,
-            "LOCAL_WORLD_SIZE": ranks,
-            "MASTER_PORT": port,
-        }
-        os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
-    recipe = make_recipe(mode, options, Witness(folder))
-    run = RunDir(folder / "run")
-    run_training(
-        TrainingRequest(LoadedRecipe("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes")
-    )
-
-
 def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any]:
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), find_free_port()
-        arguments = [(rank, ranks, mode, port, folder, options) for rank in range(ranks)]
-        workers = [context.Process(target=run_rank, args=given) for given in arguments]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(SECONDS)
-            worker.kill()
-        if any(worker.exitcode != 0 for worker in workers):
-            raise SystemExit("".join(path.read_text() for path in folder.glob("output*.txt")))
-        losses = [loss for record in RunDir(folder / "run").read_records("log") for loss in record["losses"]]
-        scores = RunDir(folder / "run").read_records("evaluation")
+        folder = Path(name)
+        run = train_on_ranks(make_recipe(mode, options, Witness(folder)), ranks, folder, SECONDS)
+        losses = [loss for record in run.read_records("log") for loss in record["losses"]]
+        scores = run.read_records("evaluation")
         return {
             "losses": losses,
             "evaluation": {key: scores[-1][key] for key in ("loss", "top1", "top5")},

@@ -17,9 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
-import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rank_processes import train_on_ranks
 from run_description import describe_run
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -42,7 +40,6 @@ from viaduct.recipes import (
     Cosine,
     Evaluation,
     ImageSet,
-    LoadedRecipe,
     Log,
     Parallel,
     Precision,
@@ -51,9 +48,6 @@ from viaduct.recipes import (
     Shapes,
     Split,
 )
-from viaduct.training.request import TrainingRequest
-from viaduct.training.rundir import RunDir
-from viaduct.training.session import run_training
 
 SECONDS = 300.0
 
@@ -128,48 +122,11 @@ def make_recipe(rate: float, options: argparse.Namespace) -> Recipe:
     )
 
 
-def find_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def run_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None:
-    torch.set_num_threads(1)
-    output = run.with_name(f"output{rank}.txt")
-    for stream in (1, 2):
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), stream)
-    if ranks > 1:
-        environment = {
-            "RANK": rank,
-            "WORLD_SIZE": ranks,
-            "LOCAL_RANK": rank,
-            "LOCAL_WORLD_SIZE": ranks,
-            "MASTER_PORT": port,
-        }
-        os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
-    run_training(
-        TrainingRequest(
-            LoadedRecipe("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality"
-        )
-    )
-
-
 def measure_losses(ranks: int, recipe: Recipe) -> list[float]:
     """Train and return the losses of all steps."""
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        run, port = Path(folder, "run"), find_free_port()
-        workers = [context.Process(target=run_rank, args=(rank, ranks, port, run, recipe)) for rank in range(ranks)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(SECONDS)
-            worker.kill()
-        if any(worker.exitcode != 0 for worker in workers):
-            outputs = "".join(path.read_text()[-3000:] for path in sorted(Path(folder).glob("output*.txt")))
-            raise SystemExit(f"a run on {ranks} ranks failed:\n{outputs}")
-        return [loss for record in RunDir(run).read_records("log") for loss in record["losses"]]
+        run = train_on_ranks(recipe, ranks, Path(folder), SECONDS)
+        return [loss for record in run.read_records("log") for loss in record["losses"]]
 
 
 def largest_difference(ours: list[float], theirs: list[float]) -> float:
