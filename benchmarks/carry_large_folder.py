@@ -11,7 +11,6 @@ Sparse files need disk space only if they are copied.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import shutil
 import statistics
@@ -22,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices
 
@@ -107,15 +106,8 @@ def main() -> None:
             f"{name:>25s} {seconds:6.1f} s {seconds - base:+5.1f} s {seconds / base:5.2f} CPU {worked - work:+5.1f} s"
         )
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": "`viaduct carry` of a small script, with data next to it",
-            **describe_run(devices.pick("cpu")[0]),
-            "columns": ["folder", "seconds", "more", "more CPU"],
-            "rows": rows,
-            "samples": {"seconds": samples},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        title = "`viaduct carry` of a small script, with data next to it"
+        write_record(options.out, devices.get("cpu"), title, rows, {"seconds": samples})
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices
 
@@ -208,16 +208,9 @@ def main() -> None:
     for row in rows:
         print(" ".join(f"{value:>22s}" for value in row.values()))
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": f"Comparing {options.pairs} pairs of 4 MB float32 tensors",
-            **describe_run(devices.get("cpu")),
-            "columns": list(rows[0]),
-            "rows": rows,
-            "note": NOTE,
-            "samples": {tool: [sample._asdict() for sample in taken] for tool, taken in samples.items()},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        title = f"Comparing {options.pairs} pairs of 4 MB float32 tensors"
+        by_tool = {tool: [sample._asdict() for sample in taken] for tool, taken in samples.items()}
+        write_record(options.out, devices.get("cpu"), title, rows, by_tool, NOTE)
 
 
 if __name__ == "__main__":

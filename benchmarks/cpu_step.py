@@ -15,7 +15,6 @@ cores from the others.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -29,7 +28,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from run_description import describe_run
+from run_description import write_record
 from torch import Tensor
 
 from viaduct import devices
@@ -207,15 +206,7 @@ def main() -> None:
     print(f"{title}; {room.describe_card()}")
     print_rows(rows, first_steps)
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": title,
-            **describe_run(room),
-            "columns": COLUMNS,
-            "rows": rows,
-            "samples": {variant.title: own for variant, own in turns.items()},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        write_record(options.out, room, title, rows, {variant.title: own for variant, own in turns.items()})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ step ends when the dump is complete on the disk.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 from contextlib import nullcontext
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices, models
 from viaduct.comparison import Dump
@@ -93,16 +92,9 @@ def main() -> None:
         rows.append({**row, "MB written": f"{sizes[name]:,.0f}" if name in sizes else ""})
         print(" ".join(f"{value:>30s}" for value in rows[-1].values()))
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": f"A ResNet-50 step with and without a dump: fp32, batch {options.batch}, "
-            f"{options.size}x{options.size}",
-            **describe_run(room),
-            "columns": ["step", "ms", "ratio", "MB written"],
-            "rows": rows,
-            "samples": {"seconds": samples},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        setting = f"fp32, batch {options.batch}, {options.size}x{options.size}"
+        title = f"A ResNet-50 step with and without a dump: {setting}"
+        write_record(options.out, room, title, rows, {"seconds": samples})
 
 
 if __name__ == "__main__":

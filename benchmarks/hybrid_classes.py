@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from rank_processes import train_on_ranks
-from run_description import describe_run
+from run_description import write_record
 from torch import nn
 
 from viaduct import devices
@@ -155,18 +155,9 @@ def main() -> None:
         rows.append(make_row(name, found[name], next(iter(found.values()))))
         print("  ".join(f"{column}: {value}" for column, value in rows[-1].items()), flush=True)
     if options.out:
-        room, _ = devices.pick("cpu")
         sizes = f"{options.classes:,} classes, {options.features} features, global batch {options.batch}"
-        record = {
-            "kind": "benchmark",
-            "title": f"A classifier of very many classes: {sizes}",
-            "note": f"{options.steps} steps in fp32 over gloo, one thread a rank; differences: to one rank's losses.",
-            **describe_run(room),
-            "columns": list(rows[0]),
-            "rows": rows,
-            "samples": found,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        note = f"{options.steps} steps in fp32 over gloo, one thread a rank; differences: to one rank's losses."
+        write_record(options.out, devices.get("cpu"), f"A classifier of very many classes: {sizes}", rows, found, note)
 
 
 if __name__ == "__main__":

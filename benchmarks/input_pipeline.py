@@ -9,7 +9,6 @@ The script makes 2,000 such images from scikit-image's photographs (dev extra), 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ from statistics import median
 
 import numpy as np
 import simplejpeg
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices
 from viaduct.benching.input_pipeline import measure
@@ -80,16 +79,8 @@ def main() -> None:
     note += f". We decode {results[0]['decoder']}."
     print(note)
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": "Training input: 500x375 JPEGs of 54 kB, preprocessing of ResNet official, batch 256",
-            **describe_run(devices.get("cpu")),
-            "columns": list(rows[0]),
-            "rows": rows,
-            "note": note,
-            "samples": results,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        title = "Training input: 500x375 JPEGs of 54 kB, preprocessing of ResNet official, batch 256"
+        write_record(options.out, devices.get("cpu"), title, rows, results, note)
 
 
 if __name__ == "__main__":

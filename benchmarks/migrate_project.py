@@ -14,7 +14,6 @@ over its processes at one time; shared pages count once.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -25,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices
 
@@ -318,19 +317,6 @@ def print_rows(rows: list[dict[str, str]]) -> None:
         print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
 
 
-def write_record(path: Path, title: str, note: str, rows: list[dict[str, str]], samples: list[dict[str, Any]]) -> None:
-    record = {
-        "kind": "benchmark",
-        "title": title,
-        **describe_run(devices.get("cpu")),
-        "note": note,
-        "columns": list(rows[0]),
-        "rows": rows,
-        "samples": samples,
-    }
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="10,000 files with 2.5 million lines as well")
@@ -346,14 +332,14 @@ def main() -> None:
         print_rows(rows)
         if options.out:
             note = "The command on all cores, its start and the copy included; memory is of all processes together."
-            write_record(options.out, "Migrating a project", note, rows, projects)
+            write_record(options.out, devices.get("cpu"), "Migrating a project", rows, projects, note)
     if "growth" in wanted:
         growth = [measure_growth(name) for name in PATTERNS]
         rows = [make_growth_row(found) for found in growth]
         print_rows(rows)
         if options.out_growth:
             note = "CPU seconds for one file that holds a pattern so many times, less those for a short file."
-            write_record(options.out_growth, "Migrating one long file", note, rows, growth)
+            write_record(options.out_growth, devices.get("cpu"), "Migrating one long file", rows, growth, note)
     print(f"{os.cpu_count()} cores", file=sys.stderr)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import shlex
 import shutil
@@ -27,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices
 
@@ -125,16 +124,8 @@ def main() -> None:
         print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
     if options.out:
         lines = SCRIPT.read_text().count("\n")
-        record = {
-            "kind": "benchmark",
-            "title": "Migrating one PyTorch script",
-            **describe_run(devices.get("cpu")),
-            "note": f"{SCRIPT.name}, {lines} lines; a process of its own each time, from its start to a written copy.",
-            "columns": list(rows[0]),
-            "rows": rows,
-            "samples": found,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        note = f"{SCRIPT.name}, {lines} lines; a process of its own each time, from its start to a written copy."
+        write_record(options.out, devices.get("cpu"), "Migrating one PyTorch script", rows, found, note)
 
 
 if __name__ == "__main__":

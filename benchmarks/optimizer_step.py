@@ -12,7 +12,6 @@ over --frequency steps. Times are medians; the device is synchronized before and
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from run_description import describe_run
+from run_description import write_record
 from torch import Tensor, nn
 
 from viaduct import devices, models
@@ -149,15 +148,10 @@ def main() -> None:
     whole_step = make_rows(measure_whole_steps(bench, batch, size), options.frequency)
     print_rows(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole_step)
     if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": f"Optimizer steps over ResNet-50's weights; whole steps with batch {batch}, {size}x{size}",
-            **describe_run(room),
-            "columns": ["variant", "ms", "ratio", "spread"],
-            "rows": [{**row, "variant": f"step() alone: {row['variant']}"} for row in alone]
-            + [{**row, "variant": f"whole step: {row['variant']}"} for row in whole_step],
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        title = f"Optimizer steps over ResNet-50's weights; whole steps with batch {batch}, {size}x{size}"
+        rows = [{**row, "variant": f"step() alone: {row['variant']}"} for row in alone]
+        rows += [{**row, "variant": f"whole step: {row['variant']}"} for row in whole_step]
+        write_record(options.out, room, title, rows)
 
 
 if __name__ == "__main__":

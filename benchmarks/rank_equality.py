@@ -16,7 +16,6 @@ does not show it (`--activation silu`). `colours` is a task with ten colours and
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rank_processes import train_on_ranks
-from run_description import describe_run
+from run_description import write_record
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -164,19 +163,13 @@ def main() -> None:
         rows.append(row)
         print("  ".join(f"{name}: {value}" for name, value in row.items()), flush=True)
     if options.out:
-        room, _ = devices.pick("cpu")
-        record = {
-            "kind": "benchmark",
-            "title": f"Several ranks against one, {options.activation}: the largest relative difference of a loss",
-            "note": f"{options.steps} steps in fp32 on {options.data}, SyncBN, global batch {options.batch}, "
+        title = f"Several ranks against one, {options.activation}: the largest relative difference of a loss"
+        note = (
+            f"{options.steps} steps in fp32 on {options.data}, SyncBN, global batch {options.batch}, "
             f"momentum {options.momentum:g}, seed {options.seed}, {options.activation}; "
-            "`last bit` is one rank whose first kernel differs by one part in 2^23.",
-            **describe_run(room),
-            "columns": list(rows[0]),
-            "rows": rows,
-            "samples": {"losses": samples},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+            "`last bit` is one rank whose first kernel differs by one part in 2^23."
+        )
+        write_record(options.out, devices.get("cpu"), title, rows, {"losses": samples}, note)
 
 
 if __name__ == "__main__":

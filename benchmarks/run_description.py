@@ -1,7 +1,8 @@
-"""Description of a measurement for the files in docs/results/: command, commit, machine, date."""
+"""Record of a measurement for docs/results/: figures with command, commit, machine and date."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from datetime import datetime, timezone
@@ -10,6 +11,22 @@ from typing import Any
 
 from viaduct.devices.base import Device
 from viaduct.training.summary import describe_machine, read_commit
+
+
+def write_record(
+    path: Path, device: Device, title: str, rows: list[dict[str, str]], samples: Any = None, note: str = ""
+) -> None:
+    """Write a record: `rows` are the table in docs/results.md, `samples` the single measurements."""
+    record = {
+        "kind": "benchmark",
+        "title": title,
+        **describe_run(device),
+        **({"note": note} if note else {}),
+        "columns": list(rows[0]),
+        "rows": rows,
+        **({"samples": samples} if samples is not None else {}),
+    }
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def describe_run(device: Device) -> dict[str, Any]:

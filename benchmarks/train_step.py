@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from run_description import describe_run
+from run_description import write_record
 
 from viaduct import devices, models
 from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns
@@ -183,15 +182,8 @@ def main() -> None:
         print(f"{name:32s} {rows[-1]['images/s']:>10s} images/s {rows[-1]['ms/step']:>9s} ms/step  ratio {times}")
     if options.out:
         what = "The loop's own cost" if options.same else "A ResNet-50 step against the plain PyTorch loop"
-        record = {
-            "kind": "benchmark",
-            "title": f"{what}: batch {options.batch}, {options.size}x{options.size}",
-            **describe_run(room),
-            "columns": ["variant", "images/s", "ms/step", "ratio"],
-            "rows": rows,
-            "samples": {"seconds_per_step": seconds},
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        title = f"{what}: batch {options.batch}, {options.size}x{options.size}"
+        write_record(options.out, room, title, rows, {"seconds_per_step": seconds})
 
 
 if __name__ == "__main__":
