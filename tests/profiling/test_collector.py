@@ -58,7 +58,7 @@ def make_collector(plan: Plan, clock: HandClock, **options: Any) -> tuple[Collec
     collector = Collector(
         plan,
         "cpu",
-        samples_system=False,
+        make_sampler=None,
         clock=clock,
         make_recorder=lambda: recorder,
         on_step=lambda part, step: kept.append((part, step.number)),
@@ -265,7 +265,7 @@ def test_device_times_are_read_when_the_device_gets_there() -> None:
     collector = Collector(
         Plan(1, 2, 0),
         "cuda",
-        samples_system=False,
+        make_sampler=None,
         clock=DeviceClock(vendor),
         on_step=lambda part, step: kept.append(step),
     )
@@ -289,7 +289,7 @@ def test_device_times_are_read_when_the_device_gets_there() -> None:
 
 def test_a_device_that_has_failed_loses_only_what_was_not_read() -> None:
     vendor = FakeVendor()
-    collector = Collector(Plan(0, 3, 0), "cuda", samples_system=False, clock=DeviceClock(vendor))
+    collector = Collector(Plan(0, 3, 0), "cuda", make_sampler=None, clock=DeviceClock(vendor))
     collector.mark_forward_start()
     collector.mark_step_end()
     vendor.is_idle = False
@@ -322,7 +322,7 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
     monkeypatch: pytest.MonkeyPatch, graphs: int, interruption: str, message: bool
 ) -> None:
     """torch remembers those of the whole process, and of evaluations, too."""
-    collector = Collector(Plan(0, 1, 0), "cpu", samples_system=False, clock=HandClock())
+    collector = Collector(Plan(0, 1, 0), "cpu", make_sampler=None, clock=HandClock())
     monkeypatch.setattr(collector._compilations, "take_new_counts", lambda: (graphs, 10.0))
     monkeypatch.setattr(collector._compilations, "list_new_reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()

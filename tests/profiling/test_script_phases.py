@@ -36,7 +36,7 @@ class Watched:
     """Phases and profile of a script."""
 
     def __init__(self, body: str, plan: Plan, head: str = HEAD) -> None:
-        self.collector = Collector(plan, "cpu", samples_system=False)
+        self.collector = Collector(plan, "cpu", make_sampler=None)
         self.phases = ScriptPhases(self.collector, self.stop)
         self.stopped = False
         with self.phases:

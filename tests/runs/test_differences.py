@@ -60,8 +60,8 @@ def test_what_matters_comes_before_bookkeeping(tmp_path: Path) -> None:
     content["recipe"]["log"]["format"] = "tf"
     record.write_text(json.dumps(content))
     found = diff(make_run(tmp_path / "a"), tmp_path / "b")
-    assert list(found.recipe.changes)[:2] == ["model", "seed"]
-    assert set(found.recipe.changes) == set(changes)
+    assert list(found.aspects[0].changes)[:2] == ["model", "seed"]
+    assert set(found.aspects[0].changes) == set(changes)
 
 
 def test_weights_that_differ_are_found_although_another_file_is_missing(tmp_path: Path) -> None:

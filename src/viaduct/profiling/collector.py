@@ -76,8 +76,8 @@ class OpenStep:
 class Collector:
     """Takes the marks of one rank's steps, and follows the plan.
 
-    `on_step` is called with each step once its times are known. With `samples_system`, the load and memory of the
-    machine are sampled (system.py). Tests replace `make_recorder`, `make_sampler` and `clock`.
+    `on_step` is called with each step once its times are known. Tests replace `make_recorder`, `make_sampler` (None:
+    load and memory of the machine are not sampled) and `clock`.
     """
 
     def __init__(
@@ -86,11 +86,10 @@ class Collector:
         device: str,
         rank: int = 0,
         script_folder: Path | None = None,
-        samples_system: bool = True,
         *,
         on_step: Callable[[PlanPart, Step], None] = lambda part, step: None,
         make_recorder: Callable[[], Any] | None = None,
-        make_sampler: Callable[[], Any] = SystemSampler,
+        make_sampler: Callable[[], Any] | None = SystemSampler,
         clock: Clock | None = None,
     ) -> None:
         self.plan, self.rank = plan, rank
@@ -98,10 +97,10 @@ class Collector:
         self.ended_steps = 0
         self.events: list[dict[str, Any]] = []  # Chrome trace events on the profile's clock; set by `finish`
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
-        self.device, self._script_folder, self._samples_system = device, script_folder, samples_system
+        self.device, self._script_folder = device, script_folder
         self._on_step = on_step
         self._make_recorder = make_recorder or self._make_default_recorder
-        self._make_sampler = make_sampler
+        self._make_sampler = make_sampler  # None once it was called
         self._clock = clock
         self._open_step = OpenStep(0)
         self._unread: list[OpenStep] = []  # steps that have ended on the host, but perhaps not on the device
@@ -176,8 +175,8 @@ class Collector:
         if self._clock is None:
             self._clock = open_clock(self.device)
             self._pauses.start()
-        if self._sampler is None and self._samples_system:
-            self._sampler = self._make_sampler()
+        if self._make_sampler is not None:
+            self._sampler, self._make_sampler = self._make_sampler(), None
             self._sampler.start()
         return self._clock
 
@@ -236,7 +235,6 @@ class Collector:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
-            self._samples_system = False  # so that `_get_clock` does not start another one
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             self._recorded = recorder.stop()

@@ -50,11 +50,9 @@ def compute_roofline_share(
 
 
 @dataclass(frozen=True)
-class CachedCeilings:
+class CachedCeilings(Ceilings):
     """Ceilings in the cache: the best of the measurements so far."""
 
-    bandwidth: float
-    flops: dict[str, float]
     counts: dict[str, int]  # measurements of each dtype
 
 

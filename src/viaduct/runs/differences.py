@@ -41,14 +41,9 @@ class RunDifference:
 
     first: RunFacts
     second: RunFacts
-    recipe: Aspect
-    others: list[Aspect]
+    aspects: list[Aspect]  # that of the recipe comes first
     losses: LossDifference | str  # str: the reason why they were not compared
     noise: SeedNoise | None  # variation of the last top-1 between seeds; None: it cannot be measured
-
-    @property
-    def aspects(self) -> list[Aspect]:
-        return [self.recipe, *self.others]
 
     @property
     def differs(self) -> bool:
@@ -124,14 +119,12 @@ class RunDifference:
 
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
     """Compare two runs."""
-    compare_others = [compare_data, compare_code, compare_machine, compare_init, compare_final_weights]
-    if first.user_files or second.user_files:
-        compare_others.insert(0, compare_user_files)
+    user_files = [compare_user_files] if first.user_files or second.user_files else []
+    comparisons = [compare_data, compare_code, compare_machine, compare_init, compare_final_weights]
     return RunDifference(
         first,
         second,
-        compare_recipes(first, second),
-        [compare(first, second) for compare in compare_others],
+        [compare(first, second) for compare in [compare_recipes, *user_files, *comparisons]],
         compare_losses(Path(first.path), Path(second.path)),
         measure_seed_noise(first, second),
     )

@@ -48,8 +48,10 @@ def write_search_report(path: Path, outcome: SearchOutcome, importance: dict[str
     assert verdict is not None
     headline, *remarks = describe_verdict(verdict, outcome.request.metric)
     notes = [Remark("Noise", text) for text in remarks]
+    past = sum(result.number is None for result in outcome.results)
+    not_drawn = f"; {past} past runs are not drawn" if past else ""
     sections = [
-        Section("History", describe_history(outcome), [draw_history(outcome)]),
+        Section("History", f"In the order of the trials{not_drawn}.", [draw_history(outcome)]),
         build_importance(importance, outcome),
         Section(
             "Each parameter",
@@ -88,11 +90,6 @@ def scale_metric(value: float | None, metric: str) -> float | None:
 
 def find_unit(metric: str) -> str:
     return "%" if metric in FRACTIONS else ""
-
-
-def describe_history(outcome: SearchOutcome) -> str:
-    past = sum(result.number is None for result in outcome.results)
-    return f"In the order of the trials; {past} past runs are not drawn." if past else "In the order of the trials."
 
 
 def draw_history(outcome: SearchOutcome) -> LineChart:

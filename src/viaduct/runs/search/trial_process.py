@@ -125,7 +125,8 @@ class TrainLauncher:
         """Start or resume a trial on a slot's part of the machine; its output is appended to its log."""
         run, log = self.folder.get_trial_folder(number), self.folder.get_log_file(number)
         log.parent.mkdir(exist_ok=True)
-        wait_until_free(run)
+        while is_locked(str(run)):  # after a killed search, its trial may still write a checkpoint
+            time.sleep(0.2)
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "viaduct", *self.build_command(number, settings)],
@@ -153,12 +154,6 @@ def make_parent_death_hook() -> Callable[[], None] | None:
         libc.prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
 
     return request_signal
-
-
-def wait_until_free(run: Path) -> None:
-    """Wait until no process uses the run: after a killed search, its trial may still write a checkpoint."""
-    while is_locked(str(run)):
-        time.sleep(0.2)
 
 
 def find_reason(log: Path, code: int | None) -> str:
