@@ -66,11 +66,11 @@ def test_launch_parameters_of_kernels_go_into_their_table_and_out_again() -> Non
     signature = kernel.describe(launch)
     assert kernel.read_key(signature.key) == launch
     assert kernel.read_key("conv2d x=1") is None
-    chosen = {signature.key: {"rows": 8}}
+    chosen = {signature.key: {"rows": 8}, "conv2d x=1x3x8x8": {"layout": "contiguous"}}
     assert not apply_choices([], None, chosen).choices, "this network runs on no kernels of our own"
     applied = apply_choices([], None, chosen, uses_own_kernels=True)
     try:
-        assert applied.describe() == "1 choice: 1 kernel launches"
+        assert applied.describe() == "1 choice: 1 kernel launch"
         assert find_choice(*launch) == {"rows": 8}
         applied.switch(False)
         assert find_choice(*launch) is None

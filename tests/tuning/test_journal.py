@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuning.bank_entries import HERE
-from viaduct.tuning.bank import Bank
-from viaduct.tuning.journal import Journal, encode_point
+from viaduct.tuning.bank import Bank, encode_point
+from viaduct.tuning.journal import Journal
 from viaduct.tuning.signature import Signature
 
 

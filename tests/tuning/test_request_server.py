@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from viaduct.errors import BadValue
+from viaduct.tuning import request_server
 from viaduct.tuning.measuring import TurnTimes
-from viaduct.tuning.request_server import OperatorRequests, answer
+from viaduct.tuning.request_server import answer
 from viaduct.tuning.signature import Signature
 
 
@@ -46,11 +47,10 @@ class FakeTimer:
 
 
 def measure(timer: FakeTimer, candidate: int, incumbent: int) -> dict[str, Any]:
-    requests = OperatorRequests("cpu", {})
-    requests.timer = timer  # type: ignore[assignment]
     points = {"default": {"tile": 8}, "candidate": {"tile": candidate}, "incumbent": {"tile": incumbent}}
     turns = {"min_turns": 5, "max_turns": 9, "seconds": 1}
-    return requests.measure({"do": "measure", "signature": {"kind": "conv2d"}, **points, **turns})
+    request = {"do": "measure", "signature": {"kind": "conv2d"}, **points, **turns}
+    return request_server.measure(timer, request)  # type: ignore[arg-type]
 
 
 def test_wrong_values_are_not_timed() -> None:

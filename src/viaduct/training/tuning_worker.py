@@ -32,9 +32,9 @@ from viaduct.training.profiled import RecipeJob, prepare_recipe
 from viaduct.training.rundir import RunDir
 from viaduct.tuning.applying import Call, apply_choices, observe_calls
 from viaduct.tuning.bank import Choice
-from viaduct.tuning.measuring import take_turns_until_significant
+from viaduct.tuning.measuring import VariantTimer, take_turns_until_significant
 from viaduct.tuning.operators import Work, kernel, list_kinds, optimizer
-from viaduct.tuning.request_server import Answer, OperatorRequests, serve
+from viaduct.tuning.request_server import Answer, measure, serve
 from viaduct.tuning.signature import THREADS, Signature
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
@@ -221,9 +221,8 @@ def main() -> None:
     _, torch_device = devices.pick(job.device)
     step = RecipeStep(job)
     kinds = {**list_kinds(), THREADS: ThreadCounts(step)}
-    requests = OperatorRequests(torch_device.type, kinds)
-    handlers = {**requests.list_handlers(), "observe": step.observe, "judge": step.judge}
-    serve(handlers)
+    timer = VariantTimer(torch_device.type, kinds)
+    serve({"measure": partial(measure, timer), "observe": step.observe, "judge": step.judge})
     sys.stdout.flush()
     os._exit(0)  # loader threads are not waited for
 

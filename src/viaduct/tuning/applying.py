@@ -57,7 +57,7 @@ class TunedForward:
 
 
 def make_input_key(x: Tensor) -> tuple[Any, ...]:
-    """Return what decides which variant a call uses; it takes much less time to make than a signature."""
+    """Return what decides which variant a call uses; every call computes it, so it must be cheaper than a signature."""
     device_type = x.device.type
     autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
     return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, device_type
@@ -95,7 +95,6 @@ class AppliedChoices:
     threads: int | None = None
     threads_before: int = 0
     choices: dict[str, Choice] = field(default_factory=dict)  # all applied choices, by key of the operator's signature
-    module_count: int = 0  # number of modules that use a choice
 
     def switch(self, on: bool) -> None:
         """Use the choices, or the defaults, from now on."""
@@ -116,18 +115,21 @@ class AppliedChoices:
         for forward in self.forwards:
             if vars(forward.module).get("forward") is forward:
                 del forward.module.forward
-        self.forwards.clear()
 
     def describe(self) -> str:
         """Return a summary: `3 choices: 12 modules, optimizer foreach, 1 thread`."""
-        parts = [f"{self.module_count} module{'s' * (self.module_count != 1)}"] if self.module_count else []
+        parts = [format_count(len(self.forwards), "module")] if self.forwards else []
         if self.optimizer_choice is not None:
             parts.append(f"optimizer {self.optimizer_choice['implementation']}")
         if self.kernels:
-            parts.append(f"{len(self.kernels)} kernel launches")
+            parts.append(format_count(len(self.kernels), "kernel launch", "kernel launches"))
         if self.threads is not None:
-            parts.append(f"{self.threads} thread{'s' * (self.threads != 1)}")
-        return f"{len(self.choices)} choice{'s' * (len(self.choices) != 1)}: {', '.join(parts) or 'nothing'}"
+            parts.append(format_count(self.threads, "thread"))
+        return f"{format_count(len(self.choices), 'choice')}: {', '.join(parts) or 'nothing'}"
+
+
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def apply_choices(
@@ -137,10 +139,10 @@ def apply_choices(
     threads_key: str = "",
     uses_own_kernels: bool = False,
 ) -> AppliedChoices:
-    """Apply the choices that match the calls and the optimizer, by the key of the operator's signature; ignore others.
+    """Apply the choices that match the calls and the optimizer; ignore others.
 
-    `threads_key` is the key of the choice of a number of threads. `uses_own_kernels` says that the network runs on
-    viaduct's kernels, which read their launch parameters from a table; otherwise choices for kernels are ignored.
+    `choices` are by key of the operator's signature, and `threads_key` is the key of the number of threads. Choices for
+    kernels apply only if the network runs on viaduct's own kernels (`uses_own_kernels`).
     """
     applied = AppliedChoices()
     forwards: dict[nn.Module, TunedForward] = {}
@@ -152,18 +154,15 @@ def apply_choices(
         space = kind.make_space(call.signature, device=call.device, allow_compiled=True)
         if dict(choice) == kind.DEFAULT or space.explain_invalid(choice):
             continue  # the default, or a variant that this machine does not have: compiled ones need a C++ compiler
-        forward = forwards.get(call.module)
-        if forward is None:
-            forward = forwards[call.module] = TunedForward(call.module)
-            call.module.forward = forward
-        forward.variants[call.input_key] = kind.make_forward(choice)
+        if call.module not in forwards:
+            call.module.forward = forwards[call.module] = TunedForward(call.module)
+        forwards[call.module].variants[call.input_key] = kind.make_forward(choice)
         applied.choices[call.signature.key] = choice
     applied.forwards = list(forwards.values())
-    applied.module_count = len(forwards)
     add_optimizer_choice(applied, torch_optimizer, choices)
-    if uses_own_kernels:
-        applied.kernels = kernel.select_choices(choices)
-        applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
+    for key, choice in choices.items() if uses_own_kernels else ():
+        if launch := kernel.read_key(key):
+            applied.kernels[launch] = applied.choices[key] = choice
     threads = choices.get(threads_key, {}).get("threads")
     if isinstance(threads, int) and 1 <= threads <= MAX_THREADS:
         applied.threads_before, applied.threads = torch.get_num_threads(), int(threads)

@@ -26,13 +26,14 @@ from annotated_types import Ge
 from viaduct.atomic_files import write_file
 from viaduct.errors import ViaductError
 from viaduct.json_records import Damaged, decode_record, load_object, require_fields
+from viaduct.search_space import Point
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.signature import Signature
 
 SCHEMA = 1  # version of a bank's file
 RESULT_PREFIX = "tune_result_"  # of the names of result files (result_file.py), which are in the same folder
 MAX_BYTES = 256 << 20  # of a bank's file; larger ones are not read
-Choice = Mapping[str, int | str | bool]  # a configuration of an operator (a variant, a point of its search space)
+Choice = Point  # a variant of an operator: {"layout": "channels_last", "implementation": "convolution", …}
 Microseconds = Annotated[float, Ge(0)]
 IMPLEMENTATIONS = {
     "conv2d": ("convolution", "matrix_product", "compiled"),
@@ -43,11 +44,11 @@ IMPLEMENTATIONS = {
 
 
 class BadBank(ViaductError):
-    """Raised for a bank that cannot be used."""
+    """A bank that cannot be used."""
 
 
 class DamagedBank(BadBank):
-    """Raised for a file of a bank that cannot be read, or that is of another fingerprint than its name says."""
+    """A file of a bank that cannot be read, or that is of another fingerprint than its name says."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
@@ -163,8 +164,13 @@ def choose_better(first: Entry, second: Entry) -> Entry:
     Of equal gains an installed entry is better, then the shorter time.
     """
     better = max(first, second, key=lambda entry: (entry.gain, entry.installed, -entry.best_us))
-    failed = {json.dumps(dict(row.configuration), sort_keys=True): row for row in (*first.failed, *second.failed)}
+    failed = {encode_point(row.configuration): row for row in (*first.failed, *second.failed)}
     return replace(better, failed=tuple(failed.values()))
+
+
+def encode_point(point: Point) -> str:
+    """Return a point as text that does not depend on the order of its parameters."""
+    return json.dumps(dict(point), sort_keys=True)
 
 
 def describe_choice(choice: Choice, default: Choice) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from viaduct.tuning.bank import Bank, Choice
+from viaduct.tuning.bank import Bank, Choice, encode_point
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.signature import Signature
 
@@ -70,7 +70,3 @@ class Journal:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
-
-
-def encode_point(point: Choice) -> str:
-    return json.dumps(dict(point), sort_keys=True)

@@ -51,37 +51,29 @@ def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.envi
 
 def check_shared_folder(path: Path) -> None:
     """Raise BadBank for a TUNE_BANK_PATH that is not a folder or cannot be read, written and entered."""
-    hint = f"Make the folder, or unset {BANK_VARIABLE}."
+    setting, hint = f"{BANK_VARIABLE}={str(path)[:200]!r}", f"Make the folder, or unset {BANK_VARIABLE}."
     try:
         exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        raise BadBank(f"{BANK_VARIABLE}={str(path)[:200]!r} cannot be read: {error}.", hint) from None
-    if not exists:
-        raise BadBank(f"{BANK_VARIABLE}={str(path)!r} does not exist.", hint)
+        raise BadBank(f"{setting} cannot be read: {error}.", hint) from None
     if not is_folder:
-        raise BadBank(f"{BANK_VARIABLE}={str(path)!r} is not a folder.", hint)
+        raise BadBank(f"{setting} {'is not a folder' if exists else 'does not exist'}.", hint)
     rights = {"read": os.R_OK, "written": os.W_OK, "entered": os.X_OK}
     if lacking := [name for name, right in rights.items() if not os.access(path, right)]:
-        raise BadBank(
-            f"{BANK_VARIABLE}={str(path)!r} may not be {' or '.join(lacking)}.", "Change its rights, or unset it."
-        )
+        raise BadBank(f"{setting} may not be {' or '.join(lacking)}.", "Change its rights, or unset it.")
 
 
 def prepare_writing(location: Location, flag: str = "--bank") -> None:
     """Make the folder of a bank; raise BadBank, naming `flag`, if it cannot be made or written to."""
-    path = location.path
+    path, bank = location.path, f"the bank {str(location.path)!r}"
     if path.exists() and not path.is_dir():
-        raise BadBank(f"the bank {str(path)!r} is a file.", f"Name a folder: {flag} DIR.")
+        raise BadBank(f"{bank} is a file.", f"Name a folder: {flag} DIR.")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadBank(
-            f"the bank {str(path)!r} cannot be made: {error.strerror}.", f"Name another with {flag}."
-        ) from None
+        raise BadBank(f"{bank} cannot be made: {error.strerror}.", f"Name another with {flag}.") from None
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise BadBank(
-            f"the bank {str(path)!r} may not be written to.", f"Name another with {flag}, or change its rights."
-        )
+        raise BadBank(f"{bank} may not be written to.", f"Name another with {flag}, or change its rights.")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ import torch
 
 from viaduct import devices
 from viaduct.devices.timing import Clock, Sample
-from viaduct.tuning.bank import Choice
+from viaduct.tuning.bank import Choice, encode_point
 from viaduct.tuning.operators import OperatorKind, Work
 from viaduct.tuning.signature import Signature
 
@@ -74,10 +74,11 @@ def is_significant(times: list[float], other_times: list[float]) -> bool:
 
     `take_turns_until_significant` applies the test after every turn, so its error rate is somewhat above SIGNIFICANT.
     """
-    wins = sum(time < other_time for time, other_time in zip(times, other_times, strict=True))
-    turns = wins + sum(time > other_time for time, other_time in zip(times, other_times, strict=True))  # without ties
-    probability = sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
-    return 2 * wins > turns and probability < SIGNIFICANT
+    pairs = list(zip(times, other_times, strict=True))
+    wins = sum(time < other_time for time, other_time in pairs)
+    decided = sum(time != other_time for time, other_time in pairs)  # turns without a tie
+    probability = sum(math.comb(decided, count) for count in range(wins, decided + 1)) / 2.0**decided
+    return probability < SIGNIFICANT
 
 
 class VariantTimer:
@@ -103,7 +104,7 @@ class VariantTimer:
     def prepare(self, signature: Signature, point: Choice) -> Work:
         """Return the work of a point; it is made once while the operator stays the same."""
         self.switch_operator(signature)
-        key = repr(sorted(point.items()))
+        key = encode_point(point)
         if key not in self.works:
             self.works[key] = self.kinds[signature.kind].make_work(signature, point, self.device)
         return self.works[key]

@@ -12,9 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import ViaductError
+from viaduct.tuning.signature import Signature
+
+if TYPE_CHECKING:
+    from viaduct.tuning.measuring import VariantTimer
 
 Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Answer]
@@ -46,50 +50,35 @@ def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
         return {"error": f"{type(error).__name__}: {lines[0][:200]}"}
 
 
-class OperatorRequests:
-    """Handlers of requests about single operators."""
+def measure(timer: VariantTimer, request: dict[str, Any]) -> Answer:
+    """Check a candidate's values, then time it in turns with the default and the incumbent, the best point so far.
 
-    def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
-        from viaduct.tuning.measuring import VariantTimer
-
-        self.timer = VariantTimer(device, kinds)
-
-    def list_handlers(self) -> dict[str, Handler]:
-        return {"measure": self.measure}
-
-    def measure(self, request: dict[str, Any]) -> Answer:
-        """Check a candidate's values, then time it in turns with the default and the incumbent, the best point so far.
-
-        The turns end early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
-        not timed; the answer then has only the key `wrong`. Otherwise `us`, `ratio` and `spread` are the candidate's
-        median time, its ratio to the default's and its spread; `others` is the share of the processors that other
-        programs used.
-        """
-        from viaduct.tuning.signature import Signature
-
-        signature = Signature.decode_json(request["signature"])
-        default, candidate, incumbent = request["default"], request["candidate"], request["incumbent"]
-        wrong = self.timer.check_values(signature, candidate, default)
-        if wrong is not None:
-            return {"wrong": wrong}
-        points = {"default": default, "candidate": candidate}
-        rival = "default"
-        if incumbent not in (default, candidate):
-            points["incumbent"], rival = incumbent, "incumbent"
-        if candidate == default:  # one entry is enough; the default is then compared with itself
-            points.pop("candidate")
-        compared = ("candidate", rival) if "candidate" in points else ("default", "default")
-        times = self.timer.time_in_turns(
-            signature, points, compared, request["min_turns"], request["max_turns"], seconds=float(request["seconds"])
-        )
-        name = compared[0]
-        return {
-            "us": times.median_us(name),
-            "default_us": times.median_us("default"),
-            "ratio": times.ratio(name, "default"),
-            "spread": times.spread(name),
-            "beats_incumbent": times.is_faster(name, rival),
-            "beats_default": times.is_faster(name, "default"),
-            "turns": len(times.times_us[name]),
-            "others": times.other_load,
-        }
+    The turns end early if the ranking of candidate and incumbent is significant. A candidate with wrong values is
+    not timed; the answer then has only the key `wrong`. Otherwise `us`, `ratio` and `spread` are the candidate's
+    median time, its ratio to the default's and its spread; `others` is the share of the processors that other
+    programs used.
+    """
+    signature = Signature.decode_json(request["signature"])
+    default, candidate, incumbent = request["default"], request["candidate"], request["incumbent"]
+    wrong = timer.check_values(signature, candidate, default)
+    if wrong is not None:
+        return {"wrong": wrong}
+    # Equal points are timed once; the default as candidate is compared with itself.
+    name = "default" if candidate == default else "candidate"
+    rival = "default" if incumbent in (default, candidate) else "incumbent"
+    points = {"default": default, name: candidate}
+    if rival == "incumbent":
+        points["incumbent"] = incumbent
+    times = timer.time_in_turns(
+        signature, points, (name, rival), request["min_turns"], request["max_turns"], seconds=float(request["seconds"])
+    )
+    return {
+        "us": times.median_us(name),
+        "default_us": times.median_us("default"),
+        "ratio": times.ratio(name, "default"),
+        "spread": times.spread(name),
+        "beats_incumbent": times.is_faster(name, rival),
+        "beats_default": times.is_faster(name, "default"),
+        "turns": len(times.times_us[name]),
+        "others": times.other_load,
+    }

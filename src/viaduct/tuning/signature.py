@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from viaduct.json_records import Damaged, require_type
+from viaduct.search_space import Value
 
-Value = int | str | bool
 THREADS = "threads"
-"""Kind of the number of threads, which is tuned with complete steps; operators/ has the kinds of operators."""
+"""Kind of the number of threads, which is tuned as an operator; its time is that of a complete step."""
 MAX_OTHER_LOAD = 0.1
 """A machine is busy if other programs use a larger share of the processors. Thread counts are not compared on a busy
 machine, where threads wait for each other and a single thread seems fastest."""
@@ -42,13 +42,13 @@ class Signature:
     def shapes(self) -> str:
         """Short form of the signature for tables: its field `shown`, or the shapes of a convolution or linear layer."""
         values = dict(self.fields)
-        text = str(values.get("shown", ""))
         if self.kind in ("conv2d", "linear") and {"x", "w"} <= values.keys():
-            optional = [
+            unusual = [
                 f"{name} {values[name]}" for name, usual in USUAL_VALUES.items() if values.get(name, usual) != usual
             ]
-            text = ", ".join([f"{values['x']} by {values['w']}", *optional, str(values.get("compute", ""))])
-        text = text or " ".join(f"{name}={value}" for name, value in values.items())
+            text = ", ".join([f"{values['x']} by {values['w']}", *unusual, str(values.get("compute", ""))])
+        else:
+            text = str(values.get("shown") or " ".join(f"{name}={value}" for name, value in values.items()))
         return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"
 
     def encode(self) -> dict[str, Value]:

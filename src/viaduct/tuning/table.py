@@ -1,4 +1,4 @@
-"""Tables of a tuning bank and of a tuning run, and their records for --json."""
+"""Tables of a tuning bank and of a tuning run, for the terminal, and the same data for --json."""
 
 from __future__ import annotations
 
@@ -107,8 +107,7 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
 def list_conclusions(report: TuneReport) -> list[str]:
     """Return the lines below the table: `report.lines`, the verdict, defaults, failures, measurements and files."""
     lines = [*report.lines]
-    verdict = report.verdict
-    if verdict is not None:
+    if verdict := report.verdict:
         result = ". The choices are installed." if verdict.is_gain else ": no gain, none is installed."
         times = f"{verdict.describe_times()}, {verdict.gain:.3f}x ({verdict.turns} turns)"
         lines.append(f"Whole step: {times}{result}")
@@ -121,9 +120,8 @@ def list_conclusions(report: TuneReport) -> list[str]:
         )
     for outcome in report.outcomes:
         for row in outcome.search_result.failed if outcome.search_result is not None else ():
-            lines.append(
-                f"Discarded {describe_choice(row.configuration, outcome.operator.space.default)}: {row.reason}"
-            )
+            choice = describe_choice(row.configuration, outcome.operator.space.default)
+            lines.append(f"Discarded {choice}: {row.reason}")
     if report.other_load > MAX_OTHER_LOAD:
         lines.append(
             f"Other programs used {report.other_load:.0%} of the processors while operators were measured; "

@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from viaduct.search_space import Space
-from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, FailedPoint, describe_choice
+from viaduct.tuning.bank import Bank, BankContents, Choice, Entry, FailedPoint, describe_choice, encode_point
 from viaduct.tuning.fingerprint import Fingerprint
-from viaduct.tuning.journal import Journal, encode_point
+from viaduct.tuning.journal import Journal
 from viaduct.tuning.measuring import CONFIRMING_TURNS, MARGIN, MAX_TURNS, MIN_TURNS
 from viaduct.tuning.result_file import Status, decide_status
 from viaduct.tuning.search import make_searcher
@@ -43,7 +43,7 @@ class Operator:
 
     @property
     def is_thread_count(self) -> bool:
-        """True for the number of threads, which is tuned with complete steps, unless other programs use the machine."""
+        """True for the number of threads, which is an operator here; its time is that of a complete step."""
         return self.signature.kind == THREADS
 
 
@@ -62,10 +62,7 @@ class Outcome:
     note: str = ""  # reason why a search gave no result
 
     def share_of_step(self, step_us: float) -> float:
-        """Return the default's time as a share of a step: an upper estimate; 1 for the number of threads.
-
-        0 if the time of a step, `step_us`, is not known.
-        """
+        """Return the default's time as a share of a step of `step_us`: an upper estimate; 0 if `step_us` is 0."""
         if self.operator.is_thread_count:
             return 1.0
         return self.default_us * self.operator.count / step_us if step_us else 0.0
@@ -76,11 +73,12 @@ class Outcome:
             return self.note
         if self.status.bank_update:
             return "searched again: better, stored"
+        is_default = self.entry is not None and self.entry.is_default
         if self.status.bank_reserved:
             searched = "searched again: not better, kept" if self.search_result else "in the bank, not searched again"
-            return f"{searched}{' (no better variant was found)' if self.entry and self.entry.is_default else ''}"
+            return f"{searched} (no better variant was found)" if is_default else searched
         if self.status.bank_append:
-            return "no better variant found, stored" if self.entry and self.entry.is_default else "better, stored"
+            return "no better variant found, stored" if is_default else "better, stored"
         return "not searched"
 
 
@@ -108,8 +106,7 @@ class Tuner:
     def measure_default(self, operator: Operator) -> float | None:
         """Return the default's microseconds, from the journal if it has them; None if the default fails."""
         default = operator.space.default
-        result = self.measure(operator, default, default, MIN_TURNS, MIN_TURNS)
-        return None if "us" not in result else float(result["us"])
+        return self.measure(operator, default, default, MIN_TURNS, MIN_TURNS).get("us")
 
     def tune(self, operator: Operator, default_us: float, seconds: float) -> Outcome:
         """Search one operator for about `seconds`, and store the result unless the bank has an entry as good.
@@ -136,9 +133,9 @@ class Tuner:
     def search(self, operator: Operator, outcome: Outcome, earlier: Entry | None, end: float) -> Entry | None:
         """Return the entry of the best variant, or of the default if no variant is significantly better.
 
-        None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts cannot be
-        compared because the machine is busy. `earlier` is the operator's entry in the bank; `end` is in the seconds of
-        time.monotonic, after which only the journal's measurements are used.
+        Return None, with a note in `outcome`, if the time ended before a variant was measured, or if thread counts
+        cannot be compared because the machine is busy. `earlier` is the operator's entry in the bank. After `end`, a
+        time of time.monotonic, only measurements in the journal are used.
         """
         space, default = operator.space, operator.space.default
         neighbours = self.list_neighbours(operator.signature)
@@ -231,9 +228,8 @@ class Tuner:
     ) -> dict[str, Any]:
         """Return the measurement of a point, from the journal if it has one.
 
-        It has the keys of the answer of `request_server.OperatorRequests.measure`, or only `failed` with the reason
-        (crashed, hung, or wrong values). `incumbent` is the best point so far. With `confirming`, the journal is
-        neither read nor written.
+        It is the answer of `request_server.measure`, or has only the key `failed` with the reason: crashed, hung, or
+        wrong values. `incumbent` is the best point so far. With `confirming`, the journal is neither read nor written.
         """
         journal = self.open_journal(operator)
         recorded = None if confirming else journal.read().get(encode_point(point))
@@ -256,7 +252,8 @@ class Tuner:
         except WorkerFailed as error:
             answer = {"failed": str(error)}
         self.measurements += 1
-        self.other_loads += [float(answer["others"])] if "others" in answer else []
+        if "others" in answer:
+            self.other_loads.append(float(answer["others"]))
         if "wrong" in answer:
             answer = {"failed": f"wrong values: {answer['wrong']}"}
         elif "error" in answer:

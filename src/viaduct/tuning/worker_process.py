@@ -82,9 +82,7 @@ class Worker:
         assert self.process is not None
         code = self.process.wait()
         self.close_pipes()
-        if code < 0:
-            return f"killed by {name_signal(-code)}"
-        return f"ended with exit code {code}"
+        return f"killed by {name_signal(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def stop(self) -> None:
         """Kill the process and its children."""
@@ -95,9 +93,8 @@ class Worker:
             self.close_pipes()
 
     def close_pipes(self) -> None:
-        if self.process is not None:
-            for pipe in (self.process.stdin, self.process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
-            self.process = None
+        assert self.process is not None
+        for pipe in filter(None, (self.process.stdin, self.process.stdout)):
+            with suppress(OSError):
+                pipe.close()
+        self.process = None

@@ -7,7 +7,7 @@ kernel's name and the values (shapes, dtype) that its launch parameters depend o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,12 +35,6 @@ def read_key(signature_key: str) -> Key | None:
         return None
     name, _, text = signature_key.removeprefix(PREFIX).partition(" values=")
     return name, tuple(int(value) if value.isdecimal() else value for value in text.split(","))
-
-
-def select_choices(choices: Mapping[str, Choice]) -> dict[Key, Choice]:
-    """Return the choices that are launch parameters of kernels, by kernel and values."""
-    pairs = ((read_key(key), choice) for key, choice in choices.items())
-    return {key: choice for key, choice in pairs if key is not None}
 
 
 def list_tunable(keys: Iterable[Key]) -> list[Key]:
