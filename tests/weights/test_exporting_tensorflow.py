@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from viaduct import models
+from viaduct.weights.checkpoint import Entry
 from viaduct.weights.exporting import export_tf_checkpoint
-from viaduct.weights.stored import Metadata, StoredWeights, TensorInfo
+from viaduct.weights.stored import Metadata, StoredWeights
 
 pytest.importorskip("tensorflow", reason="restores checkpoints with TensorFlow; install viaduct[tf]")
 tf = pytest.importorskip("tensorflow.compat.v1")
@@ -40,9 +41,7 @@ def lively(name: str, **options: Any) -> nn.Module:
 def test_a_saver_restores_what_we_export(name: str, layout: str, tmp_path: Path) -> None:
     options = {**SMALL[name], **({"aux": False} if name == "amoebanet_d" else {})}
     model = lively(name, **options)
-    infos = {
-        key: TensorInfo(tuple(t.shape), "float32", t.numel(), 4 * t.numel()) for key, t in model.state_dict().items()
-    }
+    infos = {key: Entry("float32", tuple(t.shape), 4 * t.numel()) for key, t in model.state_dict().items()}
     facts = Metadata(name, 7, step=12, options=options)
     stored = StoredWeights(tmp_path, "run", infos, model.state_dict().__getitem__, facts)
     export_tf_checkpoint(stored, tmp_path / "model.ckpt-12", layout=layout)

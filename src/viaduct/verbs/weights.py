@@ -190,7 +190,7 @@ def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
         "tensors": rows,
         "totals": {
             "tensors": len(rows),
-            "values": sum(info.values for info in selected.values()),
+            "values": sum(info.count for info in selected.values()),
             "bytes": sum(info.size for info in selected.values()),
         },
     }

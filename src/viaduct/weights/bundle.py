@@ -11,8 +11,6 @@ raw and little-endian. Opening a checkpoint reads only the index; values are rea
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +33,7 @@ from viaduct.protobuf_wire import (
     pack_varint,
     read_varint,
 )
-from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
+from viaduct.weights.checkpoint import Entry, FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 from viaduct.weights.locate import find_prefix, record_latest
 from viaduct.weights.table import read_table, write_table
 
@@ -72,22 +70,14 @@ NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True)
-class Variable:
+class Variable(Entry):
     """Index entry of one variable: type, shape, and the position of its values."""
 
-    dtype: str
-    shape: tuple[int, ...]
     dtype_number: int  # TensorFlow's number of the type
     shard: int  # number of the data file
     offset: int  # in the data file, in bytes
-    size: int  # bytes
     checksum: int  # masked CRC-32C of the values
     sliced: bool = False  # True for a partitioned variable, whose values are in entries of its slices
-
-    @property
-    def count(self) -> int:
-        """Number of values."""
-        return math.prod(self.shape)
 
 
 class Bundle(FrameworkCheckpoint):
@@ -99,8 +89,10 @@ class Bundle(FrameworkCheckpoint):
         self.shards = 0
         self.entries: dict[str, Variable] = {}
         self._files: dict[int, BufferedReader] = {}  # open data files by shard
-        with self._add_path_to_errors():
+        try:
             self._read_index()
+        except BadData as error:
+            raise BadData(f"{self.index}: not a usable checkpoint index: {error.message}", *error.hints) from None
 
     def close(self) -> None:
         for file in self._files.values():
@@ -143,7 +135,7 @@ class Bundle(FrameworkCheckpoint):
             if stored.shard < self.shards and not stored.sliced:
                 ends.setdefault(stored.shard, []).append(stored.offset + stored.size)
         for shard, needed in sorted(ends.items()):
-            path = self.prefix.with_name(make_shard_name(self.prefix.name, shard, self.shards))
+            path = locate_shard(self.prefix, shard, self.shards)
             available = path.stat().st_size if path.is_file() else 0
             lost = sum(end > available for end in needed)
             if lost:
@@ -151,15 +143,8 @@ class Bundle(FrameworkCheckpoint):
                 problem = f"was cut short ({length})" if path.is_file() else "is missing"
                 yield f"{path} {problem}: {lost:,} of its {len(needed):,} variables cannot be read"
 
-    @contextlib.contextmanager
-    def _add_path_to_errors(self) -> Iterator[None]:
-        """Add the path of the index to errors about its content."""
-        try:
-            yield
-        except BadData as error:
-            raise BadData(f"{self.index}: not a usable checkpoint index: {error.message}", *error.hints) from None
-
     def _read_index(self) -> None:
+        """Fill `entries`; raise `BadData` with a message that continues "not a usable checkpoint index:"."""
         size = self.index.stat().st_size
         if size > MAX_INDEX_BYTES:
             raise BadData(f"it has {size:,} bytes; the limit is {MAX_INDEX_BYTES:,}.")
@@ -204,7 +189,7 @@ class Bundle(FrameworkCheckpoint):
     def _open_shard(self, number: int) -> tuple[BufferedReader, Path]:
         """Return a data file, open, and its path; raise `BadData` if it is missing."""
         # The path is computed from the prefix, so an index cannot refer to other files.
-        path = self.prefix.with_name(make_shard_name(self.prefix.name, number, self.shards))
+        path = locate_shard(self.prefix, number, self.shards)
         if number not in self._files:
             if not path.is_file():
                 raise BadData(f"{path} is missing; the checkpoint {self.prefix} has its values there.")
@@ -212,13 +197,8 @@ class Bundle(FrameworkCheckpoint):
         return self._files[number], path
 
 
-def make_shard_name(prefix: str, number: int, count: int) -> str:
-    return f"{prefix}.data-{number:05d}-of-{count:05d}"
-
-
-def name_dtype(number: int) -> str:
-    """Return the name of a TensorFlow dtype number."""
-    return {**DTYPES, **OTHER_DTYPES}.get(number, f"type {number}")
+def locate_shard(prefix: Path, number: int, count: int) -> Path:
+    return prefix.with_name(f"{prefix.name}.data-{number:05d}-of-{count:05d}")
 
 
 def read_header(value: memoryview) -> int:
@@ -264,7 +244,8 @@ def read_entry(value: memoryview) -> Variable:
         elif number == 7:
             sliced = True
     dtype, shard, offset, size = numbers.values()
-    return Variable(name_dtype(dtype), shape, dtype, shard, offset, size, checksum, sliced)
+    dtype_name = {**DTYPES, **OTHER_DTYPES}.get(dtype, f"type {dtype}")
+    return Variable(dtype_name, shape, size, dtype, shard, offset, checksum, sliced)
 
 
 def read_shape(message: memoryview) -> tuple[int, ...]:
@@ -289,7 +270,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a TensorFlow checkpoint.")
     order = sorted(tensors, key=lambda name: name.encode())
     with explain_write_errors(prefix, "the checkpoint "):
-        with replace_file(prefix.with_name(make_shard_name(prefix.name, 0, 1))) as file:
+        with replace_file(locate_shard(prefix, 0, 1)) as file:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
         write_file(prefix.with_name(prefix.name + ".index"), write_table([(b"", encode_header()), *pairs]))
         record_latest(prefix)

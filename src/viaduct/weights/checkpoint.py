@@ -11,8 +11,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from viaduct.errors import BadData, DiskFull
 
@@ -23,13 +24,18 @@ if TYPE_CHECKING:
     from viaduct.weights.recognise import Guess
 
 
-class Entry(Protocol):
-    """Type and shape of a variable, without its values."""
+@dataclass(frozen=True)
+class Entry:
+    """Type, shape and size of a tensor, without its values."""
+
+    dtype: str  # torch's name, such as float32; that of the file's format if torch has no such type
+    shape: tuple[int, ...]
+    size: int  # bytes
 
     @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
+    def count(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
 
 
 AnyCheckpoint = TypeVar("AnyCheckpoint", bound="FrameworkCheckpoint")
@@ -67,7 +73,7 @@ class FrameworkCheckpoint(ABC):
     def read_integer(self, name: str) -> int | None:
         """Return the value of an integer variable with one value, such as global_step; None if `name` is none such."""
         entry = self.entries.get(name)
-        if entry is None or math.prod(entry.shape) != 1 or entry.dtype not in ("int32", "int64"):
+        if entry is None or entry.count != 1 or entry.dtype not in ("int32", "int64"):
             return None
         return int.from_bytes(self.read_bytes(name), "little", signed=True)
 
@@ -120,7 +126,7 @@ def make_tensor(content: bytearray, dtype: str, shape: tuple[int, ...]) -> Tenso
 
 @contextmanager
 def explain_write_errors(path: Path, noun: str = "") -> Iterator[None]:
-    """Create the folder of a file; within the `with` block, turn any file system error into `DiskFull` with its reason.
+    """Create the folder of `path`; turn any error of the file system within the `with` block into `DiskFull`.
 
     `noun`, such as "the checkpoint ", stands before the path in the message.
     """

@@ -8,7 +8,7 @@ NAME.slots.safetensors, under `SLOT/PARAMETER`, so that the first file can be pa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,9 @@ def choose_network(model: str, classes: int, checkpoint: FrameworkCheckpoint) ->
     guesses = checkpoint.guess_networks()
     if not model:
         if not guesses or not guesses[0].is_complete:
+            closest = f"; it comes closest to {guesses[0]}" if guesses else ""
             raise BadData(
-                f"{checkpoint.prefix} looks like none of our networks"
-                + (f"; it comes closest to {guesses[0]}." if guesses else "."),
+                f"{checkpoint.prefix} looks like none of our networks{closest}.",
                 "Say which one it should be: --model NAME; `viaduct models` shows them.",
             )
         model = guesses[0].model
@@ -134,10 +134,9 @@ def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Con
     if model:
         refuse_another_network(build_network(guess, stored.path), stored, guess)
     tensors = {name: stored.read(name) for name in stored.tensor_infos}
-    write_safetensors(
-        out, tensors, build_metadata(guess, stored.metadata.step, str(stored.path), **stored.metadata.training)
-    )
-    return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.metadata.step)
+    metadata = build_metadata(guess, stored.metadata.step, str(stored.path), **stored.metadata.training)
+    write_safetensors(out, tensors, metadata)
+    return describe_export(stored, guess, model, len(tensors), stored.metadata.step)
 
 
 def export_tf_checkpoint(
@@ -156,10 +155,8 @@ def export_tf_checkpoint(
         variables |= {name + AVERAGE_SUFFIX: value for name, value in convert_tensors(averages, links).items()}
     step = stored.metadata.step if stored.metadata.step is not None else parse_step(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step or 0, dtype=torch.int64)})
-    notes = ("the training step is not known; global_step is 0",) if step is None else ()
-    return Converted(
-        guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step, notes=notes
-    )
+    notes = ["the training step is not known; global_step is 0"] if step is None else []
+    return describe_export(stored, guess, model, len(variables) + 1, step, notes)
 
 
 def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layout: str = "") -> Converted:
@@ -180,9 +177,7 @@ def export_mindspore(stored: StoredWeights, out: Path, *, model: str = "", layou
     notes = mindspore_names.describe_differences(network, layout)
     if layout == "own":
         notes = ["MindSpore has no such network; parameters have our names, and its gamma, beta, moving_mean, …"]
-    return Converted(
-        guess.model, guess.classes, len(parameters), is_recognised(stored, model), step=step, notes=tuple(notes)
-    )
+    return describe_export(stored, guess, model, len(parameters), step, notes)
 
 
 def identify_network(stored: StoredWeights, model: str) -> Guess:
@@ -199,12 +194,8 @@ def identify_network(stored: StoredWeights, model: str) -> Guess:
     guesses = [guess for guess in stored.guess_networks() if guess.is_complete]
     if len(guesses) == 1:
         return guesses[0]
-    candidates = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
-    raise BadValue(
-        f"{stored.path} does not say which network it is of.",
-        *([candidates] if candidates else []),
-        "Give its name: --model NAME.",
-    )
+    candidates = [f"It may be {', '.join(guess.model for guess in guesses)}."] if guesses else []
+    raise BadValue(f"{stored.path} does not say which network it is of.", *candidates, "Give its name: --model NAME.")
 
 
 def build_network(guess: Guess, path: Path) -> nn.Module:
@@ -216,21 +207,21 @@ def build_network(guess: Guess, path: Path) -> nn.Module:
         raise BadData(f"{path}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
 
 
-def is_recognised(stored: StoredWeights, model: str) -> bool:
-    """Return True if the network was named neither by the user nor by the file."""
-    return not model and not stored.metadata.model
+def describe_export(
+    stored: StoredWeights, guess: Guess, model: str, tensor_count: int, step: int | None, notes: Sequence[str] = ()
+) -> Converted:
+    """Return the result of an export; `model` is the network that the user named, empty if none."""
+    is_recognised = not model and not stored.metadata.model
+    return Converted(guess.model, guess.classes, tensor_count, is_recognised, step=step, notes=tuple(notes))
 
 
 def select_links(network: nn.Module, layout: str, name: str) -> list[Link]:
     """Return the links of the requested layout (naming scheme), or of the reference's default layout."""
     layouts = list_tf_layouts(network)
     if layout and layout not in layouts:
-        raise BadValue(
-            f"{name} has no layout {layout!r} in TensorFlow.",
-            f"It has: --layout {', '.join(layouts)}."
-            if any(layouts)  # the name of a single layout is empty
-            else "It has a single layout: leave --layout out.",
-        )
+        known = ", ".join(layouts)  # empty for a network with a single layout, whose name is empty
+        hint = f"It has: --layout {known}." if known else "It has a single layout: leave --layout out."
+        raise BadValue(f"{name} has no layout {layout!r} in TensorFlow.", hint)
     names = find_names(network)
     return layouts[layout or (names.default_layout if names else "")]
 

@@ -62,14 +62,16 @@ def drop_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 
 def compute_digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
     """Return a digest of names and shapes, except for the class axis of `heads`."""
-    without_classes = dict(shapes)
-    for name in heads:
-        if shape := shapes.get(name):
-            extents = list(shape)
-            extents[axis] = 0
-            without_classes[name] = tuple(extents)
+    without_classes = {**shapes, **{name: replace_axis(shapes[name], axis, 0) for name in heads if shapes.get(name)}}
     lines = (f"{name} {tuple(shape)}\n" for name, shape in sorted(without_classes.items()))
     return hashlib.sha256("".join(lines).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def replace_axis(shape: Shape, axis: int, extent: int) -> Shape:
+    """Return the shape with another extent of one axis."""
+    extents = list(shape)
+    extents[axis] = extent
+    return tuple(extents)
 
 
 @cache
@@ -107,13 +109,12 @@ def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
 
     for name in models.names():
         network = recognise.build_on_meta(name, 1)
-        shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
-        shapes = drop_counters(shapes)
+        shapes = drop_counters({key: tuple(value.shape) for key, value in network.state_dict().items()})
         yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
         if find_names(network) is not None:
-            for layout, links in list_tf_layouts(network).items():
+            for links in list_tf_layouts(network).values():
                 heads = [source for link in links if recognise.is_head(link.tensor) for source in link.variables]
-                yield TENSORFLOW, name, recognise.list_tf_variables(network, layout), heads
+                yield TENSORFLOW, name, recognise.list_variables(network, links), heads
 
 
 def main() -> None:

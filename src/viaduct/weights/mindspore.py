@@ -36,7 +36,7 @@ from viaduct.protobuf_wire import (
     read_varint,
 )
 from viaduct.terminal import escape_controls
-from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
+from viaduct.weights.checkpoint import Entry, FrameworkCheckpoint, count_bytes, explain_write_errors, get_dtype_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -64,22 +64,10 @@ Span = tuple[int, int]  # begin and end of content in the file
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(Entry):
     """Type and shape of one parameter, and the position of its content."""
 
-    dtype: str  # torch's name, or MindSpore's if torch has no such type
-    shape: tuple[int, ...]
     spans: tuple[Span, ...]  # several if the parameter is split into several values
-
-    @property
-    def count(self) -> int:
-        """Number of values."""
-        return math.prod(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Size of the content in bytes."""
-        return sum(end - begin for begin, end in self.spans)
 
 
 class MindsporeNames(FrameworkCheckpoint):
@@ -148,9 +136,7 @@ class MindsporeFile(MindsporeNames):
     def _read_headers(self) -> None:
         """Fill `entries` from the names, types and shapes of all parameters."""
         refuse_encrypted(self.prefix, bytes(self._data[:4]))
-        end = len(self._data)
-        if self._has_checksum():
-            end -= len(TRAILER) + CRC_LENGTH
+        end = self._find_end()
         position, previous = 0, ""
         while position < end:
             name, parameter, position = self._read_value(position, end)
@@ -190,7 +176,7 @@ class MindsporeFile(MindsporeNames):
         """Return the parameter with the content of both parts, which are consecutive values of the same name."""
         if (first.dtype, first.shape) != (more.dtype, more.shape):
             raise self._make_damage_error(f"{escape_controls(name)} is there twice, with different shapes or types")
-        return replace(first, spans=first.spans + more.spans)
+        return replace(first, spans=first.spans + more.spans, size=first.size + more.size)
 
     def _check_size(self, name: str, parameter: Parameter) -> Parameter:
         """Return the parameter; raise `BadData` if its size does not fit its shape."""
@@ -205,17 +191,18 @@ class MindsporeFile(MindsporeNames):
             raise self._make_damage_error(f"{description} has {parameter.size:,} bytes, expected {expected:,}")
         return parameter
 
-    def _has_checksum(self) -> bool:
+    def _find_end(self) -> int:
+        """Return the end of the parameters: the beginning of the checksum, or the end of a file without one."""
         begin = len(self._data) - len(TRAILER) - CRC_LENGTH
-        return begin > 0 and self._data[begin : begin + len(TRAILER)] == TRAILER
+        has_checksum = begin > 0 and self._data[begin : begin + len(TRAILER)] == TRAILER
+        return begin if has_checksum else len(self._data)
 
     def _compare_checksum(self) -> None:
         """Raise `BadData` if the file has a checksum that its content does not match; compare only once."""
-        if self._is_verified or not self._has_checksum():
+        end = self._find_end()
+        if self._is_verified or end == len(self._data):
             return
-        end = len(self._data) - len(TRAILER) - CRC_LENGTH
-        stored = int.from_bytes(self._data[-CRC_LENGTH:], "big")
-        if zlib.crc32(self._data[:end]) != stored:
+        if zlib.crc32(self._data[:end]) != int.from_bytes(self._data[-CRC_LENGTH:], "big"):
             raise self._make_damage_error("its content does not match its checksum")
         self._is_verified = True
 
@@ -240,7 +227,7 @@ def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Paramet
         elif (number, wire) == (2, BYTES):
             parameter = read_tensor(data, begin, end)
         elif (number, wire) == (3, BYTES):
-            parameter = Parameter(MAP, (), ((begin, end),))
+            parameter = Parameter(MAP, (), end - begin, ((begin, end),))
     if name is None or parameter is None:
         raise BadData("it has no name." if name is None else "it has no values.")
     return name, parameter
@@ -249,7 +236,7 @@ def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Paramet
 def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
     """Parse a Tensor message, without its content."""
     shape: list[int] = []
-    kind, content = "", (position, position)
+    kind, content_begin, content_end = "", position, position
     for number, wire, begin, end in iterate_fields(data, position, stop):
         if (number, wire) == (1, VARINT):
             shape.append(read_varint(data, begin, end)[0])
@@ -260,12 +247,13 @@ def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
         elif (number, wire) == (2, BYTES):
             kind = str(data[begin:end], "utf-8", "backslashreplace")
         elif (number, wire) == (3, BYTES):
-            content = (begin, end)
+            content_begin, content_end = begin, end
         if len(shape) > MAX_AXES:
             raise BadData(f"its shape has more than {MAX_AXES} axes.")
     if any(axis >> 62 for axis in shape) or math.prod(axis for axis in shape if axis) >= 1 << 62:
         raise BadData(f"its shape is impossible: {tuple(shape)}.")
-    return Parameter(DTYPES.get(kind, kind or "no type"), tuple(shape), (content,))
+    dtype, size = DTYPES.get(kind, kind or "no type"), content_end - content_begin
+    return Parameter(dtype, tuple(shape), size, ((content_begin, content_end),))
 
 
 # Detection of the format

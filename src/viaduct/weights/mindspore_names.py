@@ -19,7 +19,7 @@ from torch import nn
 
 from viaduct.models.links import Link
 from viaduct.models.padding import SameConv2d
-from viaduct.weights.torch_names import list_epsilons, list_torchvision_names
+from viaduct.weights.torch_names import list_torchvision_names
 
 Layout = Literal["zoo", "mindcv", "own"]
 # MindSpore's names of a ResNet's layers are torchvision's, except for the classifier (fc) and shortcuts (downsample).
@@ -90,9 +90,8 @@ def describe_differences(model: nn.Module, layout: str) -> list[str]:
     if find_strided_padding(model) != {pads_same}:
         theirs = "pad SAME" if pads_same else "pad kernel // 2 on every side"
         differences.append(f"strided convolutions {theirs} there, but not all of them here")
-    differences += [
-        f"batch norms have an epsilon of {epsilon:g} there, {e:g} here" for e in list_epsilons(model) - {epsilon}
-    ]
+    epsilons = {module.eps for module in model.modules() if isinstance(module, nn.BatchNorm2d)}
+    differences += [f"batch norms have an epsilon of {epsilon:g} there, {e:g} here" for e in epsilons - {epsilon}]
     if not differences:
         return []
     return [f"not quite the network of {REFERENCES[layout]}: {'; '.join(differences)}; accuracies will differ"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -13,7 +13,9 @@ from torch import nn
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.models.family import TensorflowNames
+from viaduct.models.links import Link
 from viaduct.weights import mindspore_names
+from viaduct.weights.fingerprints import replace_axis
 from viaduct.weights.names import list_name_maps, list_tf_layouts
 
 Shape = tuple[int, ...]
@@ -48,21 +50,32 @@ def recognise_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
             networks = list_networks(names)
             options = find_options(names, networks, shapes)
             for name in networks:
-                guesses += guess_networks(name, options, shapes)
+                model = build_on_meta(name, 1, options)
+                for layout, links in list_tf_layouts(model).items():
+                    if fit := compare_variables(model, links, shapes, class_axis=-1):
+                        guesses.append(Guess(name, fit.classes, fit.share, layout, options))
     return select_best(guesses)
 
 
-def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
-    """Yield a guess for each layout (naming scheme) of a network under which its classifier is in the checkpoint."""
-    model = build_on_meta(name, 1, options)
-    for layout, links in list_tf_layouts(model).items():
-        heads = {link.tensor: link.variables[0] for link in links if is_head(link.tensor)}
-        bias_shape = shapes.get(heads["head.bias"])
-        if bias_shape:
-            expected = list_tf_variables(model, layout)
-            # The network was built for one class; TensorFlow's class axis is the last one.
-            expected |= {source: (*expected[source][:-1], bias_shape[-1]) for source in heads.values()}
-            yield Guess(name, bias_shape[-1], compute_share(expected, shapes), layout, options)
+class Fit(NamedTuple):
+    """Result of comparing a network, in one layout (naming scheme), with a checkpoint."""
+
+    classes: int  # of the checkpoint
+    share: float  # of the network's variables that are in the checkpoint with this shape
+
+
+def compare_variables(
+    model: nn.Module, links: Sequence[Link], shapes: Mapping[str, Shape], class_axis: int
+) -> Fit | None:
+    """Compare a network that was built for one class with a checkpoint; None if its classifier is not in there."""
+    heads = {link.tensor: link.variables[0] for link in links if is_head(link.tensor)}
+    bias_shape = shapes.get(heads["head.bias"])
+    if not bias_shape:
+        return None
+    classes = bias_shape[class_axis]
+    expected = list_variables(model, links)
+    expected |= {source: replace_axis(expected[source], class_axis, classes) for source in heads.values()}
+    return Fit(classes, compute_share(expected, shapes))
 
 
 def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
@@ -76,15 +89,8 @@ def recognise_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
     for name in models.names():
         model = build_on_meta(name, 1)
         for layout, links in mindspore_names.list_wrapped_layouts(model, shapes).items():
-            sources = {link.tensor: link.variables[0] for link in links}
-            bias_shape = shapes.get(sources["head.bias"])
-            if bias_shape and len(bias_shape) == 1:
-                (classes,) = bias_shape
-                state = model.state_dict()
-                expected = {source: tuple(state[target].shape) for target, source in sources.items()}
-                heads = [source for target, source in sources.items() if is_head(target)]
-                expected |= {source: (classes, *expected[source][1:]) for source in heads}
-                guess = Guess(name, classes, compute_share(expected, shapes), layout)
+            if fit := compare_variables(model, links, shapes, class_axis=0):
+                guess = Guess(name, fit.classes, fit.share, layout)
                 guesses.append(guess)
                 if not mindspore_names.describe_differences(model, layout):
                     faithful.add(guess)
@@ -111,7 +117,7 @@ def recognise_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
     for name in models.names():
         state = build_on_meta(name, 1).state_dict()
         expected = {key: tuple(value.shape) for key, value in state.items() if is_weight(key)}
-        expected |= {key: (classes, *shape[1:]) for key, shape in expected.items() if is_head(key)}
+        expected |= {key: replace_axis(shape, 0, classes) for key, shape in expected.items() if is_head(key)}
         guesses.append(Guess(name, classes, compute_share(expected, shapes)))
     return select_best(guesses)
 
@@ -166,6 +172,10 @@ def is_weight(name: str) -> bool:
 
 def list_tf_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
     """Return name and shape of every TensorFlow variable of a network."""
+    return list_variables(model, list_tf_layouts(model)[layout])
+
+
+def list_variables(model: nn.Module, links: Sequence[Link]) -> dict[str, Shape]:
+    """Return name and shape of every variable of a network in a checkpoint with these links."""
     shapes = {key: value.shape for key, value in model.state_dict().items()}
-    links = list_tf_layouts(model)[layout]
     return {source: link.compute_variable_shape(shapes[link.tensor]) for link in links for source in link.variables}

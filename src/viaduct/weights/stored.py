@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
 from viaduct.models.catalogue import read_entries
 from viaduct.run_files import MANIFEST, compute_sha256, list_step_folders, read_json_object, read_manifest
-from viaduct.weights.bundle import Bundle, Variable
-from viaduct.weights.checkpoint import FrameworkCheckpoint, count_bytes, get_dtype_name
+from viaduct.weights.bundle import Bundle
+from viaduct.weights.checkpoint import Entry, FrameworkCheckpoint, count_bytes, get_dtype_name
 from viaduct.weights.fingerprints import has_known_names, recognise_exactly
 from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
-from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, Parameter, is_mindspore_file
+from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
 from viaduct.weights.torch_files import TORCH_SUFFIXES, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
@@ -43,15 +43,6 @@ MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # limits for a network's options, beca
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
-
-
-class TensorInfo(NamedTuple):
-    """Shape, dtype and size of a tensor, from the header."""
-
-    shape: tuple[int, ...]
-    dtype: str  # torch's name, such as float32; that of the format if torch has no such type
-    values: int  # number of values
-    size: int  # bytes
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ class StoredWeights:
 
     path: Path
     kind: Kind
-    tensor_infos: dict[str, TensorInfo]
+    tensor_infos: Mapping[str, Entry]  # type and shape by name
     read: Callable[[str], Tensor]  # returns the tensor of a name
     metadata: Metadata
     warnings: tuple[str, ...] = ()  # for the user, about damage that did not prevent opening
@@ -113,16 +104,8 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
     select them among a TensorFlow checkpoint's variables, and a safetensors file has only one set of weights.
     """
     is_other_file = path.is_file() and not is_tf_checkpoint(path)  # a file that is not part of a TensorFlow checkpoint
-    warnings: tuple[str, ...] = ()
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
-        if (path / MANIFEST).is_file():
-            if damage := find_damage(path):
-                raise BadRun(
-                    f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself."
-                )
-            folder = path
-        else:
-            folder, warnings = find_newest_checkpoint(path)
+        folder, warnings = choose_checkpoint(path)
         with open_safetensors(choose_file(folder, ema), read_run_facts(folder), "run") as stored:
             yield replace(stored, warnings=warnings)
     elif path.is_file() and path.suffix == ".safetensors":
@@ -131,8 +114,8 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
             yield read_as_mindspore(stored) if has_mindspore_names else stored
     elif is_other_file and is_mindspore_file(path):
         with MindsporeFile(path) as file:
-            infos, facts = list_infos(file.entries), Metadata(step=file.step)
-            yield StoredWeights(path, "MindSpore checkpoint", infos, file.read, facts, framework_checkpoint=file)
+            facts = Metadata(step=file.step)
+            yield StoredWeights(path, "MindSpore checkpoint", file.entries, file.read, facts, framework_checkpoint=file)
     elif is_other_file and (path.suffix in TORCH_SUFFIXES or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
@@ -148,13 +131,9 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[StoredWeights]:
         raise explain_no_weights(path)
     else:
         with Bundle(path) as bundle:
-            infos, facts = list_infos(bundle.entries), Metadata(step=bundle.step)
+            entries, facts = bundle.entries, Metadata(step=bundle.step)
             warnings = tuple(f"Warning: {shortage}." for shortage in bundle.describe_shortages())
-            yield StoredWeights(bundle.prefix, "TensorFlow checkpoint", infos, bundle.read, facts, warnings, bundle)
-
-
-def list_infos(entries: Mapping[str, Variable] | Mapping[str, Parameter]) -> dict[str, TensorInfo]:
-    return {name: TensorInfo(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in entries.items()}
+            yield StoredWeights(bundle.prefix, "TensorFlow checkpoint", entries, bundle.read, facts, warnings, bundle)
 
 
 @contextmanager
@@ -252,18 +231,14 @@ def read_as_mindspore(stored: StoredWeights) -> StoredWeights:
 def open_torch_file(path: Path, ema: bool) -> StoredWeights:
     """Load a file of torch.save as a whole."""
     tensors, step = read_torch_file(path, ema)
-    infos = {
-        name: TensorInfo(tuple(tensor.shape), get_dtype_name(tensor), tensor.numel(), tensor.nbytes)
-        for name, tensor in tensors.items()
-    }
+    infos = {name: Entry(get_dtype_name(t), tuple(t.shape), t.nbytes) for name, t in tensors.items()}
     return StoredWeights(path, "PyTorch file", infos, tensors.__getitem__, Metadata(step=step))
 
 
-def read_info(tensor_slice: Any) -> TensorInfo:
-    """Return shape, dtype and size of a tensor in a safetensors file."""
+def read_info(tensor_slice: Any) -> Entry:
+    """Return type, shape and size of a tensor in a safetensors file."""
     shape, dtype = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
-    count = math.prod(shape)
-    return TensorInfo(shape, DTYPES.get(dtype, dtype.lower()), count, count * count_bytes(dtype))
+    return Entry(DTYPES.get(dtype, dtype.lower()), shape, math.prod(shape) * count_bytes(dtype))
 
 
 def parse_metadata(metadata: dict[str, str]) -> Metadata:
@@ -301,11 +276,16 @@ def parse_number(text: str | None) -> int | None:
 # Runs
 
 
-def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
+def choose_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the folder of a run's newest checkpoint with undamaged weights, and a warning for each newer one.
 
-    Without checkpoints, but with a final model, whose checksum is not compared, the folder is the run itself.
+    `run` may also be the folder of a checkpoint, which then must be undamaged. For a run without checkpoints, but with
+    a final model, whose checksum is not compared, the folder is the run itself.
     """
+    if (run / MANIFEST).is_file():
+        if damage := find_damage(run):
+            raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
+        return run, ()
     skipped: list[str] = []
     folders = list(list_step_folders(run / "checkpoints").values())
     for folder in reversed(folders):

@@ -13,6 +13,7 @@ file.
 
 from __future__ import annotations
 
+import os.path
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -144,7 +145,7 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
     for number, (key, value) in enumerate(pairs):
         shared = 0
         if number % restart_every:
-            shared = count_shared(previous, key)
+            shared = len(os.path.commonprefix([previous, key]))  # noqa: RUF071  # names, not paths
         elif number:
             restarts.append(len(content))
         content += pack_varint(shared) + pack_varint(len(key) - shared) + pack_varint(len(value)) + key[shared:] + value
@@ -154,9 +155,3 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
     content.append(0)  # uncompressed
     table += content + WORD.pack(compute_masked_crc32c(content))
     return handle
-
-
-def count_shared(first: bytes, second: bytes) -> int:
-    """Return the length of the common prefix of two keys."""
-    limit = min(len(first), len(second))
-    return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -24,8 +24,8 @@ from viaduct.weights.exporting import (
     add_counters,
     build_metadata,
     build_network,
+    describe_export,
     identify_network,
-    is_recognised,
     refuse_another_network,
     write_safetensors,
 )
@@ -176,10 +176,7 @@ def export_torch_file(stored: StoredWeights, out: Path, *, model: str = "", to: 
     state = OrderedDict((names[name], tensors[name].contiguous()) for name in names if name in tensors)
     with explain_write_errors(out), replace_file(out) as file:
         torch.save(state, file)
-    step = stored.metadata.step
-    return Converted(
-        guess.model, guess.classes, len(state), is_recognised(stored, model), step=step, notes=tuple(notes)
-    )
+    return describe_export(stored, guess, model, len(state), stored.metadata.step, notes)
 
 
 def choose_names(guess: Guess, network: nn.Module, to: str) -> tuple[dict[str, str], list[str]]:

@@ -113,19 +113,14 @@ def describe_differences(network: nn.Module) -> list[str]:
     if not isinstance(network, ResNet):
         return []
     differences = []
-    convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
-    if any(isinstance(layer, SameConv2d) for layer in convolutions):
+    if any(isinstance(layer, SameConv2d) for layer in network.modules()):
         differences.append("strided convolutions pad evenly there, SAME here")
     differences.append("the max pool pads evenly there, SAME here")
+    sizes = " (equal for images of 32 n + 1 pixels, such as 225)"
     if network.style.epsilon != 1e-5:
         differences.append(f"batch norms have an epsilon of 1e-05 there, {network.style.epsilon:g} here")
-    sizes = "" if network.style.epsilon != 1e-5 else " (equal for images of 32 n + 1 pixels, such as 225)"
+        sizes = ""
     return [f"not quite torchvision's network: {'; '.join(differences)}{sizes}"]
-
-
-def list_epsilons(network: nn.Module) -> set[float]:
-    """Return the epsilons of the network's batch norms."""
-    return {module.eps for module in network.modules() if isinstance(module, nn.BatchNorm2d)}
 
 
 def describe_tensors(found: Mapping[str, Shape]) -> str:
