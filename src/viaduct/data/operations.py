@@ -1,20 +1,23 @@
-"""Fifteen operations of augmentation policies on uint8 images, H x W x 3, computed as Pillow does.
+"""Fifteen operations of augmentation policies on uint8 images, H x W x 3.
 
     OPERATIONS["rotate"](image, 0.9, -1)     rotated clockwise by nine tenths of the strongest rotation, 30 degrees
 
 Each takes an image, a strength and a sign. Strengths of 0 to 1 are the range that AutoAugment published; larger ones
 exceed it. Only shears, shifts and the rotation use the sign. The input is never modified. Pixels from outside of the
-image are grey, 128. Geometric operations take the nearest pixel, as Pillow does. Operations on levels have exactly
-Pillow's results.
+image are grey, 128. Geometric operations take the nearest pixel, as Pillow does, except for some pixels halfway between
+two. Operations on levels are computed by Pillow or have exactly its results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import cos, radians, sin
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image, ImageEnhance, ImageOps
 
 Pixels = npt.NDArray[np.uint8]
 Operation = Callable[[Pixels, float, float], Pixels]
@@ -24,9 +27,6 @@ SHEAR, ROTATION = 0.3, 30.0  # at strength 1: shear factor, degrees
 # Shift at strength 1, as a fraction of the side: 150 pixels of 331, the image size in the search of ImageNet's policy.
 SHIFT = 150 / 331
 CIFAR_SHIFT = 10 / 32  # the same in the published code for CIFAR-10
-LEVELS = np.arange(256)
-# Pillow's SMOOTH: eight neighbours of weight 1 and the pixel itself of weight 5. The table has sum / 13, rounded.
-THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)
 
 
 # Geometry
@@ -70,15 +70,11 @@ def rotate(image: Pixels, strength: float, sign: float) -> Pixels:
     return transform_affine(image, for_x, for_y)
 
 
-# Levels of single pixels
+# Levels
 
 
-def apply_table(image: Pixels, *tables: npt.NDArray[np.int64]) -> Pixels:
-    """Replace each level by its entry in a table of 256; there is one table, or one for each channel."""
-    if len(tables) == 1:
-        return tables[0].astype(np.uint8)[image]
-    channels = [table.astype(np.uint8)[image[..., channel]] for channel, table in enumerate(tables)]
-    return np.stack(channels, axis=-1)
+def apply_with_pillow(change: Callable[[Image.Image], Image.Image], image: Pixels) -> Pixels:
+    return np.asarray(change(Image.fromarray(image)))
 
 
 def invert(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -88,7 +84,7 @@ def invert(image: Pixels, strength: float, sign: float) -> Pixels:
 def solarize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Invert levels from a threshold on; the threshold is 256 (no change) at strength 0 and 0 at 1."""
     threshold = 256 - int(min(256 * strength, 256))
-    return apply_table(image, np.where(threshold > LEVELS, LEVELS, 255 - LEVELS))
+    return apply_with_pillow(partial(ImageOps.solarize, threshold=threshold), image)
 
 
 def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
@@ -99,75 +95,35 @@ def posterize(image: Pixels, strength: float, sign: float) -> Pixels:
 
 def auto_contrast(image: Pixels, strength: float, sign: float) -> Pixels:
     """Stretch each channel so that its darkest level is 0 and its lightest 255."""
-    channels = (image[..., channel] for channel in range(3))
-    return apply_table(image, *(build_stretch_table(int(channel.min()), int(channel.max())) for channel in channels))
-
-
-def build_stretch_table(low: int, high: int) -> npt.NDArray[np.int64]:
-    """Return the table that stretches levels from `low` to `high` over 0..255."""
-    if high <= low:
-        return LEVELS
-    scale = 255.0 / (high - low)
-    return np.clip((LEVELS * scale - low * scale).astype(np.int64), 0, 255)
+    return apply_with_pillow(ImageOps.autocontrast, image)
 
 
 def equalize(image: Pixels, strength: float, sign: float) -> Pixels:
     """Equalise the histogram of each channel."""
-    return apply_table(
-        image, *(build_equalise_table(np.bincount(image[..., channel].ravel(), minlength=256)) for channel in range(3))
-    )
+    return apply_with_pillow(ImageOps.equalize, image)
 
 
-def build_equalise_table(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the table that equalises a histogram, as Pillow computes it."""
-    present = counts[counts > 0]
-    step = int(present[:-1].sum()) // 255  # pixels for each step of one level in the result
-    if step == 0:
-        return LEVELS
-    below = np.cumsum(counts) - counts
-    return np.minimum((step // 2 + below) // step, 255)
+# Blends of the image with a degraded version: the weight of the image is 0.1 at strength 0 and 1.9 at 1.
 
 
-# Blends of the image with a degraded version
-
-
-def blend(degraded: npt.NDArray[np.float32] | float, image: Pixels, strength: float) -> Pixels:
-    """Blend a degraded version with the image.
-
-    The weight of the image is 0.1 at strength 0 and 1.9 at 1; above 1 the result is extrapolated away from `degraded`.
-    """
-    weight = np.float32(0.1 + 1.8 * strength)
-    return np.clip(degraded + weight * (image.astype(np.float32) - degraded), 0, 255).astype(np.uint8)
+def blend(enhancer: Callable[[Image.Image], Any], image: Pixels, strength: float) -> Pixels:
+    return apply_with_pillow(lambda opened: enhancer(opened).enhance(0.1 + 1.8 * strength), image)
 
 
 def colour(image: Pixels, strength: float, sign: float) -> Pixels:
-    return blend(grey(image)[..., None].astype(np.float32), image, strength)
+    return blend(ImageEnhance.Color, image, strength)
 
 
 def contrast(image: Pixels, strength: float, sign: float) -> Pixels:
-    return blend(float(int(grey(image).mean() + 0.5)), image, strength)
+    return blend(ImageEnhance.Contrast, image, strength)
 
 
 def brightness(image: Pixels, strength: float, sign: float) -> Pixels:
-    return blend(0.0, image, strength)
+    return blend(ImageEnhance.Brightness, image, strength)
 
 
 def sharpness(image: Pixels, strength: float, sign: float) -> Pixels:
-    """Blend with an image that is smoothed over 3x3 pixels except at its border."""
-    smooth = image.astype(np.float32)
-    if min(image.shape[:2]) >= 3:
-        wide = image.astype(np.uint16)
-        rows = wide[:-2] + wide[1:-1] + wide[2:]
-        total = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4 * wide[1:-1, 1:-1]
-        smooth[1:-1, 1:-1] = THIRTEENTHS[total]
-    return blend(smooth, image, strength)
-
-
-def grey(image: Pixels) -> npt.NDArray[np.int32]:
-    """Return Rec. 601 luma, computed with 16 fractional bits as in Pillow."""
-    red, green, blue = (image[..., channel].astype(np.int32) for channel in range(3))
-    luma: npt.NDArray[np.int32] = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
-    return luma
+    return blend(ImageEnhance.Sharpness, image, strength)
 
 
 def identity(image: Pixels, strength: float, sign: float) -> Pixels:
