@@ -230,12 +230,9 @@ class Batches(BatchStream):
         batch 8, two cores).
         """
         plan = self._copy(plan)
-
-        def prepare(step: int) -> Batch:
+        for step in steps:
             batch_plan = self._slice(plan, step)
-            return self._finish(step, batch_plan, self._storage.cut(batch_plan))
-
-        yield from map(prepare, steps)
+            yield self._finish(step, batch_plan, self._storage.cut(batch_plan))
 
     def _cut_on_host(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut each batch in a thread; the caller's thread copies it to the device and finishes it there."""

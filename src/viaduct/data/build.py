@@ -110,9 +110,9 @@ def build_records(
             leftover.unlink(missing_ok=True)
         write_text(out / MANIFEST, json.dumps(plan.manifest, indent=2) + "\n")
         write_text(out / LABELS_FILE, "".join(f"{label}:{name}\n" for name, label in plan.labels.items()))
-        missing, kept = list[Shard](), list[Shard]()
-        for shard in plan.shards:
-            (kept if (out / shard.name).is_file() else missing).append(shard)
+        present = {shard.name for shard in plan.shards if (out / shard.name).is_file()}
+        kept = [shard for shard in plan.shards if shard.name in present]
+        missing = [shard for shard in plan.shards if shard.name not in present]
         builder = Builder(origin, plan, out, strict, on_progress)
         if strict:
             builder.refuse_truncated(kept)
@@ -155,21 +155,17 @@ def make_plan(
         train, validation = split_off_validation(train, share, seed)
     splits = [shuffle_images(train, seed), shuffle_images(validation, seed)]
     counts = [count_shards(images, requested) for images, requested in zip(splits, shards, strict=True)]
-    train_shards, validation_shards = counts
-    planned = [
-        Shard(
-            format_shard_name(split, number, count),
-            members[number * len(members) // count : (number + 1) * len(members) // count],
-        )
-        for split, members, count in zip(SPLITS, splits, counts, strict=True)
-        for number in range(count)
-    ]
+    planned = []
+    for split, images, count in zip(SPLITS, splits, counts, strict=True):
+        for number in range(count):
+            first, last = number * len(images) // count, (number + 1) * len(images) // count
+            planned.append(Shard(format_shard_name(split, number, count), images[first:last]))
     options = {
         "seed": seed,
         "validation_share": share,
         "first_label": first_label,
-        "train_shards": train_shards,
-        "validation_shards": validation_shards,
+        "train_shards": counts[0],
+        "validation_shards": counts[1],
     }
     manifest = {"version": VERSION, "source": summarise_source(origin), "options": options}
     return BuildPlan(planned, labels, manifest, len(splits[0]), len(splits[1]))
@@ -271,9 +267,8 @@ def read_manifest(path: Path) -> dict[str, object]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadData(
-            f"{path}: could not be read: {describe_error(error)}.", "Name a new folder to build into."
-        ) from error
+        message = f"{path}: could not be read: {describe_error(error)}."
+        raise BadData(message, "Name a new folder to build into.") from error
     if not isinstance(manifest, dict):
         return {}
     if isinstance(source := manifest.get("source"), dict):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,6 +73,16 @@ class ShardCheck:
     def record_errors(self) -> int:
         """Number of errors in records: a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
+
+    def add_finding(self, severity: Severity, kind: str, where: str, message: str) -> None:
+        """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of this severity already."""
+        if sum(earlier.severity == severity for earlier in self.findings) < MAX_FINDINGS_PER_FILE:
+            self.findings.append(Finding(severity, kind, where, message.rstrip(".") + "."))
+
+    def add_corrupt(self, where: str, reason: str) -> None:
+        """Count a corrupt record, and add a finding about it."""
+        self.corrupt += 1
+        self.add_finding("error", "corrupt", where, reason)
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,7 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
             files = sorted(path for path in folder.rglob(f"{split}-?????-of-?????") if path.is_file())
         shards += [ShardCheck(split, file, file.stat().st_size) for file in files]
     if not shards:
-        raise BadData(*explain_nothing_found(folder, "train"))
+        raise explain_nothing_found(folder, "train")
     return shards
 
 
@@ -173,24 +183,26 @@ class Checker:
 
     def check(self, shard: ShardCheck) -> ShardCheck:
         """Check all records of a file; fill in its counts and findings, and return it."""
-        path, compression = str(shard.path), ""
+
+        def add(severity: Severity, kind: str, message: str) -> None:
+            shard.findings.append(Finding(severity, kind, str(shard.path), message))
+
+        compression = ""
         if is_mindrecord(shard.path):
             self._check_mindrecord(shard)
         else:
             self._check_tfrecords(shard)
             compression = find_compression(shard.path)
+        named = f"the first {MAX_FINDINGS_PER_FILE} are named."
         if shard.record_errors > MAX_FINDINGS_PER_FILE:
-            message = f"its records have {shard.record_errors:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
-            shard.findings.append(Finding("error", "corrupt", path, message))
+            add("error", "corrupt", f"its records have {shard.record_errors:,} problems; {named}")
         if shard.with_bad_boxes > MAX_FINDINGS_PER_FILE:
-            count = f"{shard.with_bad_boxes:,} of its records"
-            message = f"{count} have such boxes; the first {MAX_FINDINGS_PER_FILE} are named."
-            shard.findings.append(Finding("warning", "boxes", path, message))
+            add("warning", "boxes", f"{shard.with_bad_boxes:,} of its records have such boxes; {named}")
         if not shard.records and not shard.corrupt:
-            shard.findings.append(Finding("warning", "empty", path, "there are no records in it."))
+            add("warning", "empty", "there are no records in it.")
         if compression:
             message = f"compressed ({compression}): training reads at random, so it must be unpacked first."
-            shard.findings.append(Finding("error", "compressed", path, message))
+            add("error", "compressed", message)
         return shard
 
     def _check_tfrecords(self, shard: ShardCheck) -> None:
@@ -199,12 +211,12 @@ class Checker:
             shard.records += 1
             if isinstance(record, BadRecord):
                 unchecked = "; what follows it in the file was not checked" if record.hides_rest else ""
-                add_corrupt(shard, record, record.reason + unchecked)
+                shard.add_corrupt(describe_record(shard, record), record.reason + unchecked)
                 continue
             try:
                 fields = decode_image_fields(record.data)
             except BadData as error:
-                add_corrupt(shard, record, error.message)
+                shard.add_corrupt(describe_record(shard, record), error.message)
             else:
                 self._check_fields(shard, fields, partial(describe_record, shard, record))
 
@@ -214,8 +226,7 @@ class Checker:
             file = MindRecordFile(shard.path)
             image, label = choose_fields(file, "", "")
         except BadData as error:
-            shard.corrupt += 1
-            add_finding(shard, Finding("error", "corrupt", str(shard.path), error.message))
+            shard.add_corrupt(str(shard.path), error.message)
             return
         folder = MindRecordFolder(shard.path, [file], image, label)
         for row in range(len(file)):
@@ -224,7 +235,7 @@ class Checker:
                 fields = ImageFields(file.read_blob(row, image), file.read_integer(row, label), "", NO_BOXES)
             except BadData as error:
                 reason = error.reason if isinstance(error, BadRecord) else error.message
-                add_corrupt(shard, folder.make_error(row, reason), reason)
+                shard.add_corrupt(describe_row(shard, folder, row), reason)
             else:
                 self._check_fields(shard, fields, partial(describe_row, shard, folder, row))
 
@@ -235,16 +246,16 @@ class Checker:
         label_error = self._find_label_error(fields.label)
         if label_error:
             shard.mislabelled += 1
-            add_finding(shard, Finding("error", "mislabelled", describe_place(), label_error.rstrip(".") + "."))
+            shard.add_finding("error", "mislabelled", describe_place(), label_error)
         decode_error = self._find_decode_error(fields.encoded)
         if decode_error:
             shard.undecodable += 1
-            add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
+            shard.add_finding("error", "undecodable", describe_place(), decode_error)
         boxes = fields.boxes
         if not ((boxes >= 0) & (boxes <= 1)).all() or (boxes[:, :2] > boxes[:, 2:]).any():
             shard.with_bad_boxes += 1
             message = "a box extends beyond the image or has its corners swapped."
-            add_finding(shard, Finding("warning", "boxes", describe_place(), message))
+            shard.add_finding("warning", "boxes", describe_place(), message)
 
     def _find_label_error(self, label: int) -> str | None:
         """Return what is wrong with a label; None if nothing is."""
@@ -278,12 +289,6 @@ def compute_fingerprint(encoded: memoryview) -> int:
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
-def add_corrupt(shard: ShardCheck, record: Record | BadRecord, reason: str) -> None:
-    """Count a corrupt record, and add a finding about it."""
-    shard.corrupt += 1
-    add_finding(shard, Finding("error", "corrupt", describe_record(shard, record), reason.rstrip(".") + "."))
-
-
 def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
     """Return file, number, offset and, if known, image file of a record, for messages."""
     number = record.record if isinstance(record, BadRecord) else record.number
@@ -296,26 +301,18 @@ def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
     return describe_record(shard, folder.make_error(row, ""))  # an error has the number, the offset and the image file
 
 
-def add_finding(shard: ShardCheck, finding: Finding) -> None:
-    """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of its severity already."""
-    if sum(earlier.severity == finding.severity for earlier in shard.findings) < MAX_FINDINGS_PER_FILE:
-        shard.findings.append(finding)
-
-
 # All files together
 
 
-def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
+def find_empty_splits(shards: Sequence[ShardCheck]) -> Iterator[Finding]:
     """Find splits without files or without records."""
-    findings = []
     for split in SPLITS:
         records = [shard.records for shard in shards if shard.split == split]
         if not records:
             severity: Severity = "error" if split == "train" else "warning"
-            findings.append(Finding(severity, "empty", split, f"there are no {split} files."))
+            yield Finding(severity, "empty", split, f"there are no {split} files.")
         elif not any(records):
-            findings.append(Finding("error", "empty", split, f"there are no records in its {len(records)} files."))
-    return findings
+            yield Finding("error", "empty", split, f"there are no records in its {len(records)} files.")
 
 
 def find_missing_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
@@ -333,9 +330,8 @@ def find_missing_output(report: CheckReport, names: dict[int, str], classes: int
     return [Finding("warning", "classes", "both splits", f"labels go up to {classes}, counted from 1: {advice}")]
 
 
-def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
+def find_imbalance(report: CheckReport, names: dict[int, str]) -> Iterator[Finding]:
     """Find classes without images, and a largest class much larger than the smallest."""
-    findings = []
     for split in SPLITS:
         counts = report.count_labels(split)
         # Label 0 may be the background class, which has no images.
@@ -343,26 +339,23 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
             listed = join_first([format_label(names, label) for label in absent])
-            findings.append(
-                Finding("warning", "imbalance", split, f"{len(absent):,} classes have no images: {listed}.")
-            )
+            yield Finding("warning", "imbalance", split, f"{len(absent):,} classes have no images: {listed}.")
         if counts and max(counts.values()) > MAX_CLASS_RATIO * min(counts.values()):
             (largest, most), *_, (smallest, fewest) = counts.most_common()
             message = f"{format_label(names, largest)} has {most:,} images, {format_label(names, smallest)} {fewest:,}."
-            findings.append(Finding("warning", "imbalance", split, message))
-    return findings
+            yield Finding("warning", "imbalance", split, message)
 
 
 def format_label(names: dict[int, str], label: int) -> str:
     return f"{label} ({names[label]})" if label in names else str(label)
 
 
-def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
+def find_duplicates(shards: Sequence[ShardCheck]) -> Iterator[Finding]:
     """Find images with equal fingerprints, within each split and between the two.
 
     The chance of a false report is 1 in 20 million for all of ImageNet.
     """
-    findings, fingerprints = [], {}
+    fingerprints = {}
     for split in SPLITS:
         arrays = [np.array(shard.fingerprints, np.uint64) for shard in shards if shard.split == split]
         fingerprints[split] = np.concatenate([np.empty(0, np.uint64), *arrays])
@@ -370,23 +363,18 @@ def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
         repeated = count - len(np.unique(fingerprints[split]))
         if repeated:
             message = f"{repeated:,} of {count:,} images are copies of another one."
-            findings.append(Finding("warning", "duplicates", split, message))
+            yield Finding("warning", "duplicates", split, message)
     shared = int(np.isin(fingerprints["validation"], fingerprints["train"]).sum())
     if shared:
         message = f"{shared:,} validation images are also training images; the accuracy will look too good."
-        findings.append(Finding("warning", "duplicates", "validation", message))
-    return findings
+        yield Finding("warning", "duplicates", "validation", message)
 
 
-def find_uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
+def find_uneven_shards(shards: Sequence[ShardCheck]) -> Iterator[Finding]:
     """Find splits whose largest file is much larger than the smallest."""
-    findings = []
     for split in SPLITS:
         sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)
-        if not sizes:
-            continue
-        (fewest_bytes, smallest), (most_bytes, largest) = sizes[0], sizes[-1]
-        if most_bytes > MAX_SHARD_RATIO * fewest_bytes:
+        if sizes and sizes[-1][0] > MAX_SHARD_RATIO * sizes[0][0]:
+            (fewest_bytes, smallest), (most_bytes, largest) = sizes[0], sizes[-1]
             message = f"{largest} has {most_bytes:,} bytes, {smallest} {fewest_bytes:,}."
-            findings.append(Finding("warning", "shard sizes", split, message))
-    return findings
+            yield Finding("warning", "shard sizes", split, message)

@@ -531,8 +531,7 @@ def check_member(archive: Path, member: tarfile.TarInfo) -> str | None:
 def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:
     """Write a member of the archive to a file, and flush it to the disk."""
     source = tar.extractfile(member)
-    if source is None:
-        raise BadData(f"{member.name!r} in the archive is not a plain file.")
+    assert source is not None, "check_member accepts plain files only"
     with source, open(file, "wb") as opened:
         shutil.copyfileobj(source, opened)
         opened.flush()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from viaduct.data.shards import SPLITS, explain_nothing_found, list_record_files
 from viaduct.data.tfrecord import CHECKSUM, HEADER, BadRecord, describe_truncation, find_checksum_error
 from viaduct.errors import BadData
 
+Decoded = TypeVar("Decoded")
 Progress = Callable[[int, int], None]  # number of files done, and of all
 
 MAX_OPEN_FILES = 128  # ImageNet has 1,152 files; systems usually allow a process 1,024 open ones
@@ -62,7 +63,7 @@ class RecordFolder:
         self.path, self.split, self.check = Path(path), split, check
         self.files = list_record_files(self.path, split)
         if not self.files:
-            raise BadData(*explain_nothing_found(self.path, split))
+            raise explain_nothing_found(self.path, split)
         self.names = read_label_names(self.path)
         indices = [load_or_build_index(file) for file in self.files]
         # Copied, because each memory-mapped index keeps a file open.
@@ -110,9 +111,12 @@ class RecordFolder:
 
     def read_fields(self, number: int) -> ImageFields:
         """Return image, label, text and boxes of a record; raise `BadRecord` if it is damaged or of another schema."""
+        return self._decode_record(number, decode_image_fields)
+
+    def _decode_record(self, number: int, decode: Callable[[memoryview], Decoded]) -> Decoded:
         data = self.read_record(number)
         try:
-            return decode_image_fields(data)
+            return decode(data)
         except BadData as error:
             raise self.make_error(number, error.message) from error
 
@@ -165,11 +169,7 @@ class RecordFolder:
 
     def _read_label(self, number: int) -> int:
         """Read the label from the record; raise `BadRecord` if it is damaged."""
-        data = self.read_record(number)
-        try:
-            return decode_label(data)
-        except BadData as error:
-            raise self.make_error(number, error.message) from error
+        return self._decode_record(number, decode_label)
 
     def _read_label_or_corrupt(self, number: int) -> int:
         try:
@@ -214,7 +214,7 @@ def index_records(
     folder = Path(folder)
     files = [file for split in SPLITS for file in list_record_files(folder, split)]
     if not files:
-        raise BadData(*explain_nothing_found(folder, "train"))
+        raise explain_nothing_found(folder, "train")
     done: list[Indexed] = []
     for file in files:
         stored = None if rebuild else load_index(file)

@@ -24,6 +24,7 @@ from viaduct.data.build import SEED, VALIDATION_SHARE, split_off_validation
 from viaduct.data.example import MAX_NAME_LENGTH, NO_BOXES, ImageFields
 from viaduct.data.file_index import CORRUPT_LABEL, Int64s
 from viaduct.data.mindrecord import INTEGERS, MindRecordFile, is_mindrecord
+from viaduct.data.notices import join_first
 from viaduct.data.origins import Origin, SourceImage
 from viaduct.data.shards import SPLITS, find_shard_sets, read_label_names
 from viaduct.data.tfrecord import BadRecord
@@ -197,12 +198,9 @@ def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
         names = file.shard_names if file.path.name in file.shard_names else []
         absent = [name for name in names if name not in present]
         if absent:
-            examples = ", ".join(escape_controls(name) for name in absent[:5]) + (" …" if len(absent) > 5 else "")
-            raise BadData(
-                f"{file.path.parent}: {len(absent):,} of the {len(names):,} files of {file.path.name}'s set are "
-                f"missing: {examples}.",
-                "Copy the whole set.",
-            )
+            missing = f"{len(absent):,} of the {len(names):,} files of {file.path.name}'s set are missing"
+            examples = join_first(list(map(escape_controls, absent)))
+            raise BadData(f"{file.path.parent}: {missing}: {examples}.", "Copy the whole set.")
         if file.schema != files[0].schema:
             raise BadData(f"{file.path} has other fields than {files[0].path}.", describe_fields(file))
     return sorted(files, key=lambda file: (file.shard_names, file.shard, file.path.name))
@@ -217,34 +215,38 @@ def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, st
     scalars = (None, (), (1,), (-1,))  # shapes of a single number
     numbers = [name for name, field in file.schema.items() if field.kind in INTEGERS and field.shape in scalars]
     return (
-        choose_field(file, image, blobs, IMAGE_FIELDS, "image_field", "bytes, the encoded image"),
-        choose_field(file, label, numbers, LABEL_FIELDS, "label_field", "int32 or int64, the class"),
+        choose_field(file, image, blobs, IMAGE_FIELDS, "image_field", "bytes", "the encoded image"),
+        choose_field(file, label, numbers, LABEL_FIELDS, "label_field", "int32 or int64", "the class"),
     )
 
 
 def choose_field(
-    file: MindRecordFile, requested: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
+    file: MindRecordFile,
+    requested: str,
+    fitting: list[str],
+    usual: tuple[str, ...],
+    setting: str,
+    types: str,
+    meaning: str,
 ) -> str:
     """Return the requested field, else the first usual name in `fitting`, else the only field in `fitting`.
 
-    `fitting` are the fields of the right type. `setting` is the recipe's field for this choice. `kind` is the type and
-    the meaning of the field, such as "bytes, the encoded image". Raise `BadValue` if the requested field does not fit,
-    and `BadData` if no field or several fields fit.
+    `fitting` are the fields of the right types. `setting` is the recipe's field for this choice; it, `types` and
+    `meaning` are for messages. Raise `BadValue` if the requested field does not fit, and `BadData` if no field or
+    several fields fit.
     """
+    fields = describe_fields(file)
     if requested:
         if requested in fitting:
             return requested
-        raise BadValue(f"data.{setting}={requested!r} is not a field of {kind} in {file.path}.", describe_fields(file))
+        raise BadValue(f"data.{setting}={requested!r} is not a field of {types}, {meaning} in {file.path}.", fields)
     known = [name for name in usual if name in fitting]
     if known or len(fitting) == 1:
         return (known or fitting)[0]
-    types, meaning = kind.split(", ")
-    several = f"several fields of {types} could be {meaning}"
-    raise BadData(
-        f"{file.path}: {several if fitting else f'there is no field of {types} for {meaning}'}.",
-        describe_fields(file),
-        *([f"Choose one: --set data.{setting}=NAME."] if fitting else []),
-    )
+    if not fitting:
+        raise BadData(f"{file.path}: there is no field of {types} for {meaning}.", fields)
+    hint = f"Choose one: --set data.{setting}=NAME."
+    raise BadData(f"{file.path}: several fields of {types} could be {meaning}.", fields, hint)
 
 
 def describe_fields(file: MindRecordFile) -> str:

@@ -238,7 +238,7 @@ class RecordSet:
                 hint = "Names with val, eval, dev or test in them mean validation, all others training."
                 raise BadData(f"{folder.path}: there are no MindRecord files to train on.", hint)
             assert isinstance(folder, RecordFolder)  # folders of images always have both
-            raise BadData(*explain_nothing_found(folder.path, "train"))
+            raise explain_nothing_found(folder.path, "train")
         return self._train
 
     @property

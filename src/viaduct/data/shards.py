@@ -87,20 +87,15 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
     return dict(enumerate(lines, start=first))
 
 
-def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
-    """Return the message, then the hints, of an error about a folder without files of a split."""
+def explain_nothing_found(folder: Path, split: str) -> BadData:
+    """Return the error for a folder without files of a split."""
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    advice = "`viaduct data build` makes records from class folders."
-    if any("mindrecord" in name for name in present):
-        advice = (
-            "It has MindRecord files: training reads these as they are; `viaduct data build` makes TFRecords of them."
-        )
     if split == "validation" and any(name.startswith("train") for name in present):
-        advice = (
-            "Training needs them: build again, into another folder, with `viaduct data build … --validation-share 0.1`."
-        )
-    return (
-        f"{folder}: there are no {split} records.",
-        f"Expected {split}-00000-of-… ; it has: {join_first(present, 12) or 'nothing'}.",
-        advice,
-    )
+        build = "`viaduct data build … --validation-share 0.1`"
+        advice = f"Training needs them: build again, into another folder, with {build}."
+    elif any("mindrecord" in name for name in present):
+        advice = "It has MindRecord files: training reads them; `viaduct data build` makes TFRecords of them."
+    else:
+        advice = "`viaduct data build` makes records from class folders."
+    found = f"Expected {split}-00000-of-… ; it has: {join_first(present, 12) or 'nothing'}."
+    return BadData(f"{folder}: there are no {split} records.", found, advice)
