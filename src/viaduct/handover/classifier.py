@@ -117,7 +117,8 @@ def open_run(
     record, loaded = run.read_recipe_json(), run.load_recipe(file)
     (saved,) = choose_weights(run, loaded.recipe, step, every=False)
     data = get_stored_data_path(record)
-    data = None if data == SYNTHETIC or data is None or not data.exists() else data
+    if data == SYNTHETIC or (data is not None and not data.exists()):
+        data = None
     shape = record.get("image_shape")
     image_shape = (int(shape[0]), int(shape[1])) if shape and len(shape) == 2 else None
     return load_classifier(saved, loaded, run=path, data=data, labels=labels, image_shape=image_shape, ema=None)
@@ -131,8 +132,9 @@ def open_weights_file(
     `ema` selects the averaged weights; None selects them if the recipe has ema and the file has them.
     """
     (weights,) = find_weights(path, every=False)
-    averages = ema if ema is not None else (None if loaded.recipe.ema else False)
-    return load_classifier(weights, loaded, run=None, data=None, labels=labels, image_shape=None, ema=averages)
+    if ema is None and not loaded.recipe.ema:
+        ema = False
+    return load_classifier(weights, loaded, run=None, data=None, labels=labels, image_shape=None, ema=ema)
 
 
 def load_classifier(

@@ -130,14 +130,11 @@ def run_stem(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Te
 def run_onednn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
     """Run convolution, sum and ReLU as one operation of oneDNN."""
     run: Any = torch.ops.mkldnn._convolution_pointwise
+    operands = conv.packed, conv.bias, *conv.onednn_args
     if other_NCHW is None:
-        return cast(
-            Tensor, run(x_NCHW, conv.packed, conv.bias, *conv.onednn_args, "relu" if conv.relu else "none", [], "")
-        )
+        return cast(Tensor, run(x_NCHW, *operands, "relu" if conv.relu else "none", [], ""))
     relu = "relu" if conv.relu else None  # this overload takes None for no activation, the other one "none"
-    return cast(
-        Tensor, run.binary(x_NCHW, other_NCHW, conv.packed, conv.bias, *conv.onednn_args, "add", 1.0, relu, [], "")
-    )
+    return cast(Tensor, run.binary(x_NCHW, other_NCHW, *operands, "add", 1.0, relu, [], ""))
 
 
 KERNELS = {"unfused": run_unfused, "cuDNN": run_cudnn, "matmul": run_matmul, "stem": run_stem, "oneDNN": run_onednn}

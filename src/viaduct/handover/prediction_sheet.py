@@ -46,16 +46,10 @@ EAST_ASIAN_FONTS = (
 class SheetOutput(Output):
     """Collects the first images of a prediction and writes them as one PNG."""
 
-    max_images = MAX_IMAGES
-
     def __init__(self, file: Path) -> None:
         self.file = file
         self.shown: list[Result] = []
         self.images = 0
-
-    def draw(self, data: bytes) -> Thumbnail:
-        """Draw the thumbnail of an encoded image; called by the threads that decode."""
-        return draw_thumbnail(data)
 
     def write(self, results: Sequence[Result]) -> None:
         for result in results:
@@ -85,7 +79,7 @@ def is_sheet(file: Path) -> bool:
 
 
 def draw_thumbnail(data: bytes) -> Thumbnail:
-    """Scale an image to fit in a square of SIDE pixels."""
+    """Decode an image and scale it to fit in a square of SIDE pixels; called by the threads that decode."""
     if jpeg.is_jpeg(data):
         times_smaller = max(1, min(read_size(data)) // SIDE)
         shrink = next(factor for factor in (8, 4, 2, 1) if factor <= times_smaller)

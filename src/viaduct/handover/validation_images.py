@@ -17,7 +17,7 @@ from viaduct.training.rundir import RunDir
 def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
     """Return the first `count` validation images of the run that can be decoded, or all if there are fewer.
 
-    None if the weights are not of a run, the run trained on noise, or its data cannot be read.
+    There are none if the weights are not of a run, the run trained on noise, or its data cannot be read.
     """
     if classifier.run is None:
         return ()

@@ -95,11 +95,11 @@ def main(
         with open_outputs(classifier, engine, as_json, csv, top) as outputs:
             sheet_output, reader = None, Reader(classifier.prepare)
             if sheet is not None:
-                from viaduct.handover.prediction_sheet import SheetOutput
+                from viaduct.handover.prediction_sheet import MAX_IMAGES, SheetOutput, draw_thumbnail
 
                 sheet_output = SheetOutput(sheet)
                 outputs.append(sheet_output)
-                reader = Reader(classifier.prepare, sheet_output.draw, sheet_output.max_images)
+                reader = Reader(classifier.prepare, draw_thumbnail, MAX_IMAGES)
             write_predictions(
                 classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=forward
             )

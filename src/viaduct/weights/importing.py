@@ -123,18 +123,16 @@ def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
 
 def link_averages(links: list[Link], checkpoint: FrameworkCheckpoint) -> list[Link]:
     """Return links to the moving averages of trained tensors and, if there are any, of batch norm statistics."""
-    has_statistics = any(not link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links)
-    if not any(link.trained and link.variables[0] + AVERAGE_SUFFIX in checkpoint for link in links):
+    averaged = [link for link in links if link.variables[0] + AVERAGE_SUFFIX in checkpoint]
+    if not any(link.trained for link in averaged):
         raise BadData(
             f"{checkpoint.prefix} has no exponential moving averages of this network.",
             "Leave out --ema (ema=True) to use the weights.",
         )
-    return [
-        replace(link, variables=tuple(source + AVERAGE_SUFFIX for source in link.variables))
-        if link.trained or has_statistics
-        else link
-        for link in links
-    ]
+    has_statistics = any(not link.trained for link in averaged)
+    to_averages = [replace(link, variables=tuple(name + AVERAGE_SUFFIX for name in link.variables)) for link in links]
+    pairs = zip(links, to_averages, strict=True)
+    return [average if link.trained or has_statistics else link for link, average in pairs]
 
 
 def refuse_missing(links: list[Link], checkpoint: FrameworkCheckpoint, class_name: str) -> None:

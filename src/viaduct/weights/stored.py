@@ -87,11 +87,9 @@ class StoredWeights:
         """Return the networks that fit these weights best."""
         from viaduct.weights import recognise
 
-        return (
-            self.framework_checkpoint.guess_networks()
-            if self.framework_checkpoint is not None
-            else recognise.recognise_torch(self.shapes)
-        )
+        if self.framework_checkpoint is not None:
+            return self.framework_checkpoint.guess_networks()
+        return recognise.recognise_torch(self.shapes)
 
 
 @contextmanager

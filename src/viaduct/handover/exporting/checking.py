@@ -23,11 +23,11 @@ from viaduct.data import jpeg, png, preprocess
 from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
-from viaduct.devices.base import summarise_error
-from viaduct.errors import BadData, BadValue, ViaductError, is_out_of_memory
+from viaduct.errors import BadData, BadValue, ViaductError
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
+from viaduct.handover.exporting.graph import explain_failure
 from viaduct.handover.exporting.request import ExportRequest
 from viaduct.handover.preparing import Floats, fit_pixels
 from viaduct.handover.validation_images import read_validation
@@ -124,13 +124,8 @@ def compare(runner: Runner, classifier: Classifier, request: ExportRequest, imag
     twice the tolerance, because either may be off by it.
     """
     expected = np.concatenate([compute_expected(classifier, part) for part in split(images.encoded, BATCH)])
-    try:
+    with explain_failure(WrongResult, f"{runner.runtime} cannot run the exported graph", "Nothing was written."):
         probabilities, classes = run_graph(runner, classifier, request, images.encoded)
-    except Exception as error:  # each runtime has its own classes of errors
-        if isinstance(error, ViaductError) or is_out_of_memory(error):
-            raise
-        reason = f"{runner.runtime} cannot run the exported graph: {summarise_error(error)}"
-        raise WrongResult(reason, "Nothing was written.") from error
     if probabilities.shape != expected.shape or not np.array_equal(classes, probabilities.argmax(1)):
         raise WrongResult(f"{runner.runtime} gives inconsistent outputs.", "Nothing was written.")
     tolerance = absolute, relative = TOLERANCES[request.precision]

@@ -75,13 +75,8 @@ def build_network(classifier: Classifier, request: ExportRequest) -> CastNetwork
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
     """Raise BadValue if the network, which may be the user's own, fails or does not return a logit for each label."""
-    with torch.inference_mode():
-        try:
-            logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            raise BadValue(f"the network fails on an input of zeros: {summarise_error(error)}") from error
+    with torch.inference_mode(), explain_failure(BadValue, "the network fails on an input of zeros"):
+        logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
     expected = (EXAMPLE_BATCH, len(classifier.labels))
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
         output = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
@@ -115,16 +110,24 @@ def trace(module: ExportedModule, classifier: Classifier, batch: int | None) -> 
 
 def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> torch.export.ExportedProgram:
     """Trace a module with torch.export; `sizes` are the variable dimensions of its input."""
+    hint = "A forward pass that depends on values, or calls other libraries, has no graph; try --to safetensors."
+    explained = explain_failure(CannotExport, "torch.export cannot trace the network", hint)
+    with explained, silence_exporters(), torch.no_grad():
+        return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
+
+
+@contextmanager
+def explain_failure(error_class: type[ViaductError], failure: str, *hints: str) -> Iterator[None]:
+    """Turn any error within the `with` block into an `error_class` whose message begins with `failure`.
+
+    The user's network and the runtimes may raise anything. Viaduct's own errors and a lack of memory stay as they are.
+    """
     try:
-        with silence_exporters(), torch.no_grad():
-            return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
-    except Exception as error:  # the code of the user's network may raise anything
-        if is_out_of_memory(error):
+        yield
+    except Exception as error:
+        if isinstance(error, ViaductError) or is_out_of_memory(error):
             raise
-        raise CannotExport(
-            f"torch.export cannot trace the network: {summarise_error(error)}",
-            "A forward pass that depends on values, or calls other libraries, has no graph; try --to safetensors.",
-        ) from error
+        raise error_class(f"{failure}: {summarise_error(error)}", *hints) from error
 
 
 @contextmanager

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from viaduct.atomic_files import write_file
-from viaduct.devices.base import summarise_error
-from viaduct.errors import BadValue, is_out_of_memory
+from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Batch, FileDescription, Predictions, TensorInfo, describe_tensors
 from viaduct.handover.exporting.graph import (
     OUTPUTS,
     CannotExport,
     build_module,
+    explain_failure,
     silence_exporters,
     trace,
 )
@@ -69,26 +69,19 @@ def choose_opset(request: ExportRequest) -> int:
 
 def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any:
     """Return the ONNX model of a traced graph."""
-    try:
-        with silence_exporters():
-            converted: Any = torch.onnx.export(
-                program,
-                (),
-                None,
-                input_names=[name],
-                output_names=list(OUTPUTS),
-                opset_version=opset,
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-            )
-    except Exception as error:  # many classes of errors, such as for an operator without translation
-        if is_out_of_memory(error):
-            raise
-        raise CannotExport(
-            f"torch.onnx cannot convert the network: {summarise_error(error)}",
-            "Try another --opset, or --to pt2.",
-        ) from error
+    failure, hint = "torch.onnx cannot convert the network", "Try another --opset, or --to pt2."
+    with explain_failure(CannotExport, failure, hint), silence_exporters():
+        converted: Any = torch.onnx.export(
+            program,
+            (),
+            None,
+            input_names=[name],
+            output_names=list(OUTPUTS),
+            opset_version=opset,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
     return converted.model_proto
 
 
@@ -116,13 +109,10 @@ def require_image_decoder(request: ExportRequest) -> None:
     decoded = helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["height", "width", 3])
     graph = helper.make_graph([decoder], "decoder", [encoded], [decoded])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", DECODER_OPSET)], ir_version=9)
-    try:
+    failure = f"onnxruntime {onnxruntime.__version__} cannot decode images"
+    hint = "--input pixels takes decoded images; --to savedmodel takes image bytes."
+    with explain_failure(CannotExport, failure, hint):
         onnxruntime.InferenceSession(model.SerializeToString(), providers=onnxruntime.get_available_providers())
-    except Exception as error:
-        raise CannotExport(
-            f"onnxruntime {onnxruntime.__version__} cannot decode images: {summarise_error(error)}",
-            "--input pixels takes decoded images; --to savedmodel takes image bytes.",
-        ) from error
 
 
 def put_decoder_first(model: Any) -> None:
@@ -154,12 +144,8 @@ class Session:
         self.runtime = f"onnxruntime {onnxruntime.__version__}"
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        try:
+        with explain_failure(CannotExport, f"{self.runtime} cannot open the graph", "Try a lower --opset."):
             self.session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise CannotExport(
-                f"{self.runtime} cannot open the graph: {summarise_error(error)}", "Try a lower --opset."
-            ) from error
 
     def run(self, batch: Batch) -> Predictions:
         (graph_input,) = self.session.get_inputs()

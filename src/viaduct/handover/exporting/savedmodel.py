@@ -28,9 +28,10 @@ def write(classifier: Classifier, request: ExportRequest, path: Path) -> FileDes
     tf = import_tensorflow()
     v1 = tf.compat.v1
     built = build_graph(classifier, request)
+    (graph_input,) = built.description.inputs
     with built.graph.as_default():
         signature = v1.saved_model.build_signature_def(
-            inputs={built.key: v1.saved_model.build_tensor_info(built.input)},
+            inputs={graph_input.name: v1.saved_model.build_tensor_info(built.input)},
             outputs={name: v1.saved_model.build_tensor_info(tensor) for name, tensor in built.outputs.items()},
             method_name=v1.saved_model.signature_constants.PREDICT_METHOD_NAME,
         )

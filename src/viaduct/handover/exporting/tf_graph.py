@@ -29,10 +29,9 @@ class TensorFlowGraph:
     """TensorFlow graph with its input and outputs."""
 
     graph: Any
-    key: str  # name of the input in a SavedModel's signature
     input: Any  # tensor, the placeholder
     outputs: dict[str, Any]  # tensors by name
-    description: FileDescription
+    description: FileDescription  # names the input as in a SavedModel's signature
 
 
 def build_graph(classifier: Classifier, request: ExportRequest) -> TensorFlowGraph:
@@ -59,7 +58,7 @@ def build_graph(classifier: Classifier, request: ExportRequest) -> TensorFlowGra
         TensorInfo("probabilities", (batch, len(classifier.labels)), "float32"),
     )
     description = FileDescription((input_port,), output_ports, {"tensorflow": tf.__version__})
-    return TensorFlowGraph(graph, key, placeholder, outputs, description)
+    return TensorFlowGraph(graph, placeholder, outputs, description)
 
 
 def describe_strings(classifier: Classifier) -> str:

@@ -22,13 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from viaduct.devices.base import summarise_error
-from viaduct.errors import is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.graph import (
     EXAMPLE_BATCH,
     CannotExport,
     build_network,
+    explain_failure,
     export_module,
     silence_exporters,
 )
@@ -119,15 +118,9 @@ class Translator:
                 f"the network uses {name}, which has no translation to TensorFlow.", "Try --to onnx or --to pt2."
             )
         arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: self.values[argument])
-        with self.tf.name_scope(make_scope_name(node)):
-            try:
-                return translate_node(node, *arguments, **keywords)
-            except (CannotExport, MemoryError):
-                raise
-            except Exception as error:
-                if is_out_of_memory(error):
-                    raise
-                raise CannotExport(f"{name} cannot be translated to TensorFlow: {summarise_error(error)}") from error
+        explained = explain_failure(CannotExport, f"{name} cannot be translated to TensorFlow")
+        with explained, self.tf.name_scope(make_scope_name(node)):
+            return translate_node(node, *arguments, **keywords)
 
     def find_translation(self, node: fx.Node) -> Callable[..., Any] | None:
         """Return a function that translates a node: a method, or one for an operator in ELEMENTWISE."""
@@ -173,16 +166,12 @@ class Translator:
         tensors = [self.wrap_value(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
         is_nhwc = any(value.is_nhwc for value in tensors) and all(rank in (0, 4) for rank in ranks)
-        arranged = [
-            value.tensor if not rank else self.to_nhwc(value) if is_nhwc else self.to_nchw(value)
-            for value, rank in zip(tensors, ranks, strict=True)
-        ]
-        dtype = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
-        arranged = [
-            self.tf.constant(tensor, dtype) if isinstance(tensor, int | float) and dtype else tensor
-            for tensor in arranged
-        ]
-        return Value(operation(*arranged), is_nhwc)
+        arrange = self.to_nhwc if is_nhwc else self.to_nchw
+        operands = [arrange(value) if rank else value.tensor for value, rank in zip(tensors, ranks, strict=True)]
+        dtype = next((operand.dtype for operand in operands if hasattr(operand, "dtype")), None)
+        if dtype is not None:  # numbers get the type of the tensors
+            operands = [self.tf.constant(x, dtype) if isinstance(x, int | float) else x for x in operands]
+        return Value(operation(*operands), is_nhwc)
 
     # Convolutions, norms, pools
 
@@ -322,12 +311,13 @@ class Translator:
         return Value(self.tf.nn.bias_add(self.tf.matmul(self.to_nchw(left), self.to_nchw(right)), self.to_nchw(bias)))
 
     def aten_add(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
-        scaled = right if alpha == 1 else self.apply_elementwise(self.tf.multiply, right, alpha)
-        return self.apply_elementwise(self.tf.add, left, scaled)
+        return self.apply_elementwise(self.tf.add, left, self.scale(right, alpha))
 
     def aten_sub(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
-        scaled = right if alpha == 1 else self.apply_elementwise(self.tf.multiply, right, alpha)
-        return self.apply_elementwise(self.tf.subtract, left, scaled)
+        return self.apply_elementwise(self.tf.subtract, left, self.scale(right, alpha))
+
+    def scale(self, value: Any, factor: float) -> Any:
+        return value if factor == 1 else self.apply_elementwise(self.tf.multiply, value, factor)
 
     def aten_mean(self, node: fx.Node, *arguments: Any, **options: Any) -> Value:
         return self.reduce(self.tf.reduce_mean, node, *arguments)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -28,7 +29,7 @@ from viaduct.handover.serving.access_log import AccessLog
 from viaduct.handover.serving.batching import Batcher, Probabilities
 from viaduct.handover.serving.intake import prepare_images, prepare_request
 from viaduct.handover.serving.limits import Limits, Refusal
-from viaduct.handover.serving.metrics import CONTENT_TYPE, Metrics
+from viaduct.handover.serving.metrics import Metrics
 from viaduct.handover.serving.open_inference import (
     EXTENSIONS,
     HEADER_LENGTH,
@@ -206,7 +207,7 @@ class Routes:
         return answer_json({"model": self.service.name, "predictions": predictions})
 
     async def show_metrics(self, request: Request) -> Response:
-        return Response(self.service.metrics.render(), headers={"content-type": CONTENT_TYPE})
+        return Response(self.service.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def show_page(self, request: Request) -> Response:
         return Response(self.page, headers=self.page_headers)

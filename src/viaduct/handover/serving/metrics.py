@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.process_collector import ProcessCollector
 
 # Upper bounds of the histograms' buckets.
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 IMAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
