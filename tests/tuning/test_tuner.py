@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,6 +106,25 @@ def test_a_budget_that_is_over_stores_nothing(tmp_path: Path) -> None:
     assert outcome.status == Status()
     assert "budget" in outcome.describe()
     assert Bank(tmp_path).read(HERE).entries == {}
+
+
+def test_a_search_that_ended_early_says_how_many_variants_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("viaduct.tuning.tuner.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(point: Choice) -> float:
+        now[0] += 50.0
+        return no_gain(point)
+
+    outcome = make_tuner(tmp_path, FakeWorker(slow)).tune(make_operator(), 100.0, 60.0)
+    assert outcome.describe() == "no better variant found among 2 of 8, stored"
+    assert tune(tmp_path / "all", FakeWorker(no_gain)).describe() == "no better variant found, stored"
+    failing = FakeWorker(lambda point: "off by 1" if point["tile"] == 8 else no_gain(point))
+    tune(tmp_path / "failures", failing)
+    again = tune(tmp_path / "failures", failing, repeat=True).describe()
+    assert again == "searched again: not better, kept (no better variant was found)"
 
 
 def test_the_budget_is_divided_by_share_of_the_step() -> None:

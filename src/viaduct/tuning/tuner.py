@@ -59,6 +59,7 @@ class Outcome:
     default_us: float = 0.0  # the default's microseconds, measured before the search
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
     """Microseconds of each new best point of the search, or of the default alone, and the date and time."""
+    is_complete: bool = False  # True: the search measured every variant, except those that failed in an earlier search
     note: str = ""  # reason why a search gave no result
 
     def share_of_step(self, step_us: float) -> float:
@@ -75,11 +76,18 @@ class Outcome:
             return "searched again: better, stored"
         is_default = self.entry is not None and self.entry.is_default
         if self.status.bank_reserved:
-            searched = "searched again: not better, kept" if self.search_result else "in the bank, not searched again"
+            again = f"searched again: not better{self.describe_coverage()}, kept"
+            searched = again if self.search_result else "in the bank, not searched again"
             return f"{searched} (no better variant was found)" if is_default else searched
         if self.status.bank_append:
-            return "no better variant found, stored" if is_default else "better, stored"
+            return f"no better variant found{self.describe_coverage()}, stored" if is_default else "better, stored"
         return "not searched"
+
+    def describe_coverage(self) -> str:
+        """Return " among 12 of 40" if the time ended before all variants were measured; else an empty text."""
+        if self.is_complete or self.search_result is None:
+            return ""
+        return f" among {self.search_result.measurements} of {self.operator.space.size}"
 
 
 @dataclass
@@ -144,7 +152,6 @@ class Tuner:
         best, best_ratio = default, 1.0  # the fastest point, and its time as a share of the default's
         failed = {encode_point(row.configuration): row for row in (earlier.failed if earlier else ())}
         measurement_count = 0  # without the default
-        is_complete = False  # True: the searcher has no further point
         journal = self.open_journal(operator)
         measured = journal.read()
         while (point := searcher.ask()) is not None:
@@ -170,8 +177,8 @@ class Tuner:
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
                 self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
         else:
-            is_complete = True
-        if not measurement_count and not is_complete:
+            outcome.is_complete = True
+        if not measurement_count and not outcome.is_complete:
             outcome.note = "the budget was spent before a variant was measured"
             return None
         if not outcome.rounds:
