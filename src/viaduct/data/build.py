@@ -8,10 +8,8 @@ so a build that was killed can be run again: it writes the missing shards, with 
 shard's name are not read. build.json records the images and options; a build with other images or options into the same
 folder is refused.
 
-By default labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes.
-Output 0 then has no class. Recipes with `label_shift=-1`, such as those of ResNet-50 v1.5, subtract 1 from the label
-again; they cannot be trained on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in
-TF-Slim.
+By default labels begin with 1, as in ImageNet's records (docs/data.md). Recipes with `label_shift=-1` cannot be trained
+on records with `first_label=0`. labels.txt has a line "label:name" for each class, as in TF-Slim.
 """
 
 from __future__ import annotations

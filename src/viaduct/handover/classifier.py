@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from viaduct.data.source import Images
+from viaduct.data.source import Images, Pixels
 from viaduct.data.synthetic import SYNTHETIC, get_stored_data_path
 from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
-from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
+from viaduct.handover.preparing import Floats, prepare_decoded, prepare_encoded
 from viaduct.recipes import LoadedRecipe, Recipe
 from viaduct.run_files import compute_sha256
 from viaduct.training.checkpoint import EMA_FILE, MODEL_FILE
@@ -75,15 +75,13 @@ class Classifier:
             return None
         return self.image_shape or source.image_shape or (self.size, self.size)
 
-    @cached_property
-    def prepare(self) -> Prepare:
-        """Function that converts an encoded image to the network's input, float32 size x size x 3."""
-        return build_prepare(self.recipe.data, self.image_shape)
+    def prepare(self, encoded: bytes) -> Floats:
+        """Convert an encoded image to the network's input, float32 size x size x 3."""
+        return prepare_encoded(self.recipe.data, self.image_shape, encoded)
 
-    @cached_property
-    def prepare_pixels(self) -> PrepareDecoded:
-        """Function that converts a decoded image, uint8 height x width x 3, to the network's input."""
-        return build_prepare_decoded(self.recipe.data, self.image_shape)
+    def prepare_pixels(self, pixels: Pixels) -> Floats:
+        """Convert a decoded image, uint8 height x width x 3, to the network's input."""
+        return prepare_decoded(self.recipe.data, self.image_shape, pixels)
 
     @cached_property
     def weights_sha256(self) -> dict[str, str]:

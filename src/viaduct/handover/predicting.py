@@ -26,8 +26,9 @@ from viaduct.errors import BadData, OutOfMemory, is_out_of_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import read_size
 from viaduct.handover.image_files import ImageFile, read_image_file
-from viaduct.handover.preparing import Floats, Prepare
+from viaduct.handover.preparing import Floats
 
+Prepare: TypeAlias = Callable[[bytes], Floats]  # an encoded image to float32 size x size x 3
 Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
 Thumbnail: TypeAlias = npt.NDArray[np.uint8]
 LARGE_PIXELS = 1 << 24  # images with more pixels are decoded one at a time, to limit memory

@@ -1,7 +1,6 @@
 """Evaluation preprocessing of single images.
 
-    prepare = build_prepare(recipe.data, image_shape=(32, 32))
-    prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
+    prepare_encoded(recipe.data, (32, 32), Path("photo.jpg").read_bytes())      float32 size x size x 3, normalised
 
 Recipes for encoded images (`Records`: TFRecord files, class folders) crop and resize as data.preprocess says. Recipes
 for images in arrays (`Images`: CIFAR-10, the built-in shapes) have images of a fixed size: an image of another size is
@@ -9,8 +8,6 @@ cropped around the centre to its aspect ratio and resized to it, with antialiasi
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,38 +23,28 @@ from viaduct.errors import BadValue
 from viaduct.handover.decoding import check_size, decode_image
 
 Floats = npt.NDArray[np.float32]
-Prepare = Callable[[bytes], Floats]
-PrepareDecoded = Callable[[jpeg.Pixels], Floats]
 CPU = torch.device("cpu")
 
 
-def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepare:
-    """Return a function that converts an encoded image to the network's input.
+def prepare_encoded(source: Source, image_shape: tuple[int, int] | None, data: bytes) -> Floats:
+    """Return the network's input for an encoded image; records in JPEG and PNG are decoded as in evaluation.
 
     `image_shape` is the height and width of a recipe's images in arrays, if the run recorded it.
     """
-    if isinstance(source, Records):
-        return lambda data: prepare_encoded_for_records(source, data)
-    prepare = build_prepare_decoded(source, image_shape)
-    return lambda data: prepare(decode_image(data))
-
-
-def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -> PrepareDecoded:
-    """Return a function that converts a decoded image, uint8 height x width x 3, to the network's input."""
-    if isinstance(source, Records):
-        return lambda pixels: prepare_for_records(source, pixels)
-    if isinstance(source, Images):
-        shape = image_shape or source.image_shape or (source.size, source.size)
-        return lambda pixels: prepare_for_images(source, fit_pixels(pixels, shape))
-    raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
-
-
-def prepare_encoded_for_records(source: Records, data: bytes) -> Floats:
-    """Return the network's input for an encoded image; JPEG and PNG are decoded as `viaduct evaluate` does."""
-    if png.is_png(data) or jpeg.is_jpeg(data):
+    if isinstance(source, Records) and (png.is_png(data) or jpeg.is_jpeg(data)):
         check_size(data)
         return preprocess.prepare_image(source.preprocess, data, size=source.size, mode=source.decode, normalised=True)
-    return prepare_for_records(source, decode_image(data))
+    return prepare_decoded(source, image_shape, decode_image(data))
+
+
+def prepare_decoded(source: Source, image_shape: tuple[int, int] | None, pixels: jpeg.Pixels) -> Floats:
+    """Return the network's input for a decoded image, uint8 height x width x 3."""
+    if isinstance(source, Records):
+        return prepare_for_records(source, pixels)
+    if isinstance(source, Images):
+        shape = image_shape or source.image_shape or (source.size, source.size)
+        return prepare_for_images(source, fit_pixels(pixels, shape))
+    raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
 
 
 def prepare_for_records(source: Records, pixels: jpeg.Pixels) -> Floats:

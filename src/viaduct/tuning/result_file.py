@@ -1,14 +1,7 @@
 """Status of each operator after a tuning run, and the result file of the run, both as in Ascend's auto-tune.
 
-The environment variable REPEAT_TUNE requests another search of operators with an entry in the bank. The last column has
-the status: the fields of `Status` that are True.
-
-the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
-the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
-                                             otherwise: keep it                                 hit, reserved
-the bank has no entry                        store the result, even if it is the default, so    append
-                                             that the next run does not search again
-                                             no result (out of time, or machine busy)           none
+docs/tune.md lists the cases. The default is stored, too, if no better variant was found, so that the next run does not
+search again. An operator without a result (out of time, or machine busy) has no status.
 
 The file is tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json. Its keys are lists of lists of names, written as text.
 """

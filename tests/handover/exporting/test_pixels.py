@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.card import describe_preprocessing
 from viaduct.handover.exporting.pixels import build_preprocessing
 from viaduct.handover.exporting.request import ExportRequest
-from viaduct.handover.preparing import build_prepare
+from viaduct.handover.preparing import prepare_encoded
 
 Normalise = Literal["mean_std", "per_image"]
 SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333), (31, 640))
@@ -30,7 +31,7 @@ SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333),
 @pytest.mark.parametrize("size", [6, 32, 224])
 def test_pixels_of_any_size_become_the_input_of_evaluation(name: str, size: int) -> None:
     source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]
-    prepare, pixels = build_prepare(source, None), build_preprocessing(source, None)
+    prepare, pixels = partial(prepare_encoded, source, None), build_preprocessing(source, None)
     _, scale = preprocess.get_normalisation(name)
     for number, shape in enumerate(SIZES):
         image = np.random.default_rng(number).integers(0, 256, (*shape, 3), dtype=np.uint8)
@@ -45,7 +46,7 @@ def test_images_in_arrays_become_the_input_of_evaluation(normalise: Normalise, s
     source: Images = Cifar10(global_batch=1, size=size, normalise=normalise)
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     images[2] = 77  # no variance at all
-    prepare, pixels = build_prepare(source, (32, 32)), build_preprocessing(source, (32, 32))
+    prepare, pixels = partial(prepare_encoded, source, (32, 32)), build_preprocessing(source, (32, 32))
     found = pixels(torch.from_numpy(images)).permute(0, 2, 3, 1).numpy()
     for image, seen in zip(images, found, strict=True):
         assert np.abs(seen - prepare(encode_png(image))).max() <= 1e-5
