@@ -15,7 +15,7 @@
 
     records.py           TFRecords, MindRecords and class folders as a recipe's data
     record_batches.py    batches of these (imports torch)
-    index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py
+    index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, shards.py
     mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
     build.py             TFRecords from images (origins.py); check.py, sheet.py (data show), fetch.py: other verbs
     synthetic.py         noise instead of images; synthetic_batches.py: its batches (imports torch)

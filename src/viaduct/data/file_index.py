@@ -1,20 +1,22 @@
 """Index of one TFRecord file: offset and length of each record.
 
-Building the index reads and verifies all headers. It is stored in a sidecar file (see sidecar.py); labels are added
-when they are first read. It can also be written in DALI's text form, with a line "offset size" for each record.
+Building the index reads and verifies all headers. It is stored beside the file or, if the folder is not writable, in
+$XDG_CACHE_HOME/viaduct/index, usually ~/.cache/viaduct/index; labels are added when they are first read. It can also be
+written in DALI's text form, with a line "offset size" for each record.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.atomic_files import write_file
-from viaduct.data import sidecar
+from viaduct.atomic_files import replace_file, write_file
 from viaduct.data.tfrecord import (
     HEADER,
     OVERHEAD,
@@ -24,12 +26,20 @@ from viaduct.data.tfrecord import (
     find_compression,
 )
 from viaduct.errors import BadData
+from viaduct.path_errors import refuse_special_file
 
 Int64s = npt.NDArray[np.int64]
 
 VERSION = 2  # format of the stored table
 UNKNOWN_LABEL = np.iinfo(np.int64).min  # in place of a label that was not read yet
 CORRUPT_LABEL = UNKNOWN_LABEL + 1  # in place of a label that cannot be read
+SUFFIX = ".idx.npy"  # of a stored index
+# The header of NumPy's format 1.0 for a table of int64, which `store_table` writes before the numbers.
+TABLE_HEADER_BYTES = 128
+TABLE_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00\x76\x00"
+    rb"\{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,2}), ([0-9]{1,12})\), \} *\n"
+)
 HEADER_READ_BYTES = 1 << 13  # read at once from a header on: of small records, the headers of several
 CANNOT_CONTINUE = (
     "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
@@ -61,8 +71,8 @@ def load_index(path: Path) -> FileIndex | None:
     None if no stored index is of the file's size and modification time, and in the present format without gaps.
     """
     size, modified = read_size_and_time(path)
-    for stored_path in sidecar.list_paths(path):
-        table = sidecar.load(stored_path)
+    for stored_path in list_index_paths(path):
+        table = load_table(stored_path)
         if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, modified, VERSION]:
             continue
         offsets, lengths, labels = table[:, 1:]
@@ -97,7 +107,7 @@ def store_index(path: Path, size_and_time: tuple[int, int], index: FileIndex) ->
     table[0, 1:], table[1, 1:] = index.offsets, index.lengths
     if index.labels is not None:
         table[2, 1:] = index.labels
-    sidecar.store(path, table)
+    store_table(path, table)
 
 
 def read_size_and_time(path: Path) -> tuple[int, int]:
@@ -163,6 +173,51 @@ class OpenFile:
     def __del__(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
+
+
+# Stored indices: a table of int64 in NumPy's format for each record file
+
+
+def list_index_paths(file: Path) -> tuple[Path, Path]:
+    """Return the two possible paths of an index: beside the file; in the cache, named by a digest of its path."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]
+    return file.with_name(file.name + SUFFIX), cache / "viaduct" / "index" / f"{digest}-{file.name}{SUFFIX}"
+
+
+def load_table(path: Path) -> Int64s | None:
+    """Return a stored table, memory-mapped; None if there is none, or the file was not written by `store_table`.
+
+    The header is matched here, because `np.load` evaluates it as Python and raises arbitrary errors if it is damaged.
+    """
+    try:
+        refuse_special_file(path)
+        with path.open("rb") as file:
+            size, head = os.fstat(file.fileno()).st_size, file.read(TABLE_HEADER_BYTES)
+    except OSError:
+        return None
+    match = TABLE_HEADER.fullmatch(head)
+    if match is None or size != TABLE_HEADER_BYTES + 8 * int(match[1]) * int(match[2]):
+        return None
+    try:
+        return np.memmap(path, np.int64, "r", TABLE_HEADER_BYTES, (int(match[1]), int(match[2])))
+    except (OSError, ValueError):  # the file has changed since
+        return None
+
+
+def store_table(file: Path, table: Int64s) -> None:
+    """Store the table at the first of its two paths that is writable; do nothing if none is.
+
+    Processes may store the same one at the same time, because each renames a complete file into place.
+    """
+    for path in list_index_paths(file):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replace_file(path, durable=False) as opened:
+                np.save(opened, table)
+        except OSError:
+            continue
+        return
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from viaduct.atomic_files import replace_file
 from viaduct.data.crc32c import Buffer, crc32c
@@ -284,11 +283,9 @@ class RecordWriter:
         self._file.write(frame_record(data))
         self.count += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._file = None
-        self._stack.__exit__(kind, error, trace)
+        self._stack.__exit__(*error)
 
 
 def unpack_records(path: Path | str, to: Path | str) -> int:

@@ -57,8 +57,11 @@ class Searcher(ABC):
     @property
     def best(self) -> tuple[Point, float] | None:
         """The fastest point so far and its time; None as long as none was measured without a failure."""
-        ranked = self.rank_codes()
-        return (self.space.decode(ranked[0]), self.times[ranked[0]] or 0.0) if ranked else None
+        measured = [(time, code) for code, time in self.times.items() if time is not None]
+        if not measured:
+            return None
+        time, code = min(measured)
+        return self.space.decode(code), time
 
     def rank_codes(self) -> list[Code]:
         """Return the points that were measured without a failure, fastest first."""
