@@ -12,7 +12,6 @@ import pytest
 from training.tiny_runs import PER_EPOCH, RECIPE, After, train_recipe
 from viaduct.recipes import LoadedRecipe, Recipe, Top1
 from viaduct.training.callbacks import Checkpointing, MetricsFile
-from viaduct.training.facts import collect_facts
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir
 from viaduct.training.summary import summarise
@@ -27,8 +26,8 @@ def page_of(folder: Path, recipe: Recipe = RECIPE, stop_at: int = 0, **more: Any
     callbacks = [MetricsFile(), Checkpointing(), After(stop_at, lambda training: received.append(15))]
     run = RunDir(folder)
     done = train_recipe(recipe, run, *callbacks, read_signal=lambda: received[0] if received else 0)
-    loaded, facts = LoadedRecipe("tiny", recipe, "Tiny.", None), collect_facts(done)
-    write_report(loaded, facts, summarise(loaded, facts, "viaduct train tiny"), **more)
+    loaded = LoadedRecipe("tiny", recipe, "Tiny.", None)
+    write_report(loaded, done, summarise(loaded, done, "viaduct train tiny"), **more)
     text = run.report.read_text(encoding="utf-8")
     return text[text.index("<body>") : text.index("<script>\n")]
 
@@ -63,8 +62,8 @@ def test_a_run_that_met_its_threshold_ended_early_and_says_why(tmp_path: Path) -
     early = After(3, lambda training: training.request_stop("top-1 50.00 % reached the stop threshold of 40 %"))
     run = RunDir(tmp_path)
     done = train_recipe(RECIPE, run, MetricsFile(), early)
-    loaded, facts = LoadedRecipe("tiny", RECIPE, "Tiny.", None), collect_facts(done)
-    write_report(loaded, facts, summarise(loaded, facts, "viaduct train tiny"))
+    loaded = LoadedRecipe("tiny", RECIPE, "Tiny.", None)
+    write_report(loaded, done, summarise(loaded, done, "viaduct train tiny"))
     text = run.report.read_text(encoding="utf-8")
     assert f"Ended early, after step 3 of {STEPS}: top-1 50.00 % reached the stop threshold of 40 %." in text
 

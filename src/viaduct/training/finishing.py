@@ -7,15 +7,12 @@ import shutil
 import time
 from collections.abc import Iterator
 
-import torch
-
 from viaduct.atomic_files import replace_file
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.errors import BadData, LostRank, MetricFails, ViaductError, is_out_of_memory
 from viaduct.run_files import ENDING
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
-from viaduct.training.facts import TrainingFacts, collect_facts
 from viaduct.training.loop import Training
 from viaduct.training.output_streams import print_note
 from viaduct.training.report import write_report
@@ -58,8 +55,8 @@ def record_stop(
     if not with_report:
         return
     try:
-        facts = collect_facts(training)
-        write_report(request.loaded, facts, summarise(request.loaded, facts, request.command), stopped=reason)
+        summary = summarise(request.loaded, training, request.command)
+        write_report(request.loaded, training, summary, stopped=reason)
     except (OSError, BadData) as error:
         print_note(f"The report could not be written: {error}")
         return
@@ -93,42 +90,42 @@ def write_final_files(request: TrainingRequest, training: Training) -> None:
 
     The summary comes last: a run that has one counts as finished.
     """
-    run, facts = request.run, collect_facts(training)
+    run = request.run
     for name in (checkpoint.MODEL_FILE, checkpoint.EMA_FILE):
-        final = run.checkpoints / f"step-{facts.step}" / name
+        final = run.checkpoints / f"step-{training.step}" / name
         if final.is_file():
             with replace_file(run.path / name) as copy, final.open("rb") as file:
                 shutil.copyfileobj(file, copy)
-    summary = summarise(request.loaded, facts, request.command)
-    averages = check_suspect_statistics(facts, training.torch_device)
+    summary = summarise(request.loaded, training, request.command)
+    averages = check_suspect_statistics(training)
     summary["batch_norm"] = averages.to_record() if averages else None
-    write_report(request.loaded, facts, summary)
+    write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
-    metric = "top-1 on noise" if isinstance(facts.images, SyntheticSet) else "validation top-1"
-    score = facts.score
-    result = f"{metric} {100 * score.top1:.2f} % after step {facts.step}" if score else "no evaluation"
-    if facts.stop_reason and facts.step < facts.steps:
-        result += f" of {facts.steps}, ended early: {facts.stop_reason.rstrip('.')}"
+    metric = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
+    score = training.score
+    result = f"{metric} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
+    if training.progress.stop_reason and training.step < training.steps:
+        result += f" of {training.steps}, ended early: {training.progress.stop_reason.rstrip('.')}"
     print_note(f"Finished: {result}. Report: {run.report}")
     for line in averages.describe(run.path) if averages and averages.is_unsettled else ():
         print_note(line)
 
 
-def check_suspect_statistics(facts: TrainingFacts, torch_device: torch.device) -> StatisticsCheck | None:
+def check_suspect_statistics(training: Training) -> StatisticsCheck | None:
     """Check the batch norms' running averages if validation is much worse than training.
 
     Return None if validation is not much worse, on noise, or if the averages cannot be checked.
     """
-    logs, score = facts.run.read_records("log"), facts.score
-    if not logs or score is None or isinstance(facts.images, SyntheticSet):
+    logs, score = training.run.read_records("log"), training.score
+    if not logs or score is None or isinstance(training.images, SyntheticSet):
         return None
     if not looks_unsettled(logs[-1], score.to_record()):
         return None
-    saved = checkpoint.SavedCheckpoint(facts.run.checkpoints / f"step-{facts.step}")
+    saved = checkpoint.SavedCheckpoint(training.run.checkpoints / f"step-{training.step}")
     if not saved.path.is_dir():
         return None
     try:
-        return check_running_statistics(facts.recipe, saved, facts.images, facts.device, torch_device)
+        return check_running_statistics(training.recipe, saved, training.images, training.device, training.torch_device)
     except BadData:  # a damaged image that training has not read
         return None
     except RuntimeError as error:

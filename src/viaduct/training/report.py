@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,83 +29,77 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
-from viaduct.training.facts import TrainingFacts
 from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Score
 from viaduct.training.profile_callback import PROFILE_FOLDER, Profiling
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
 
 SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and how many of them may be wrongly classified ones
 
 
-def write_report(loaded: LoadedRecipe, facts: TrainingFacts, summary: dict[str, Any], stopped: str = "") -> None:
+def write_report(loaded: LoadedRecipe, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
     """Write RUN/report.html; `stopped` is the reason if a signal or an error has stopped the run, otherwise empty."""
-    logs, evaluations = facts.run.read_records("log"), facts.run.read_records("evaluation")
+    logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
         sections.append(Section("Evaluations", "", [build_evaluation_table(evaluations)]))
-    if facts.score is not None:
-        samples = build_samples(facts, facts.score)
-        sections.append(build_confusion(facts, facts.score))
+    if training.score is not None:
+        samples = build_samples(training, training.score)
+        sections.append(build_confusion(training, training.score))
         sections.append(Section("Predictions", "Validation images, wrongly classified ones first.", [samples]))
-    if facts.recipe.data.balance:
-        sections.append(build_balance(facts))
-    if skipped := facts.skipped_records:
+    if training.recipe.data.balance:
+        sections.append(build_balance(training))
+    if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
         lead = f"{len(skipped)} could not be used."
         sections.append(Section("Skipped records", lead, [Code("\n".join(skipped))]))
-    if facts.run.read_restarts():
-        sections.append(build_restarts(facts))
-    if profiles := build_profile_link(facts):
+    if training.run.read_restarts():
+        sections.append(build_restarts(training))
+    if profiles := build_profile_link(training):
         sections.append(profiles)
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [build_machine_facts(summary)]),
     ]
-    total = f" of {facts.steps:,}" if facts.step < facts.steps else ""
-    length = f"{facts.step:,}{total} steps, {facts.epoch:.1f} epochs"
+    total = f" of {training.steps:,}" if training.step < training.steps else ""
+    length = f"{training.step:,}{total} steps, {training.epoch:.1f} epochs"
+    noise_warnings = [Callout("warn", NOISE_WARNING)] if isinstance(training.images, SyntheticSet) else []
     page = Page(
         loaded.name,
-        f"{length}, on {facts.card}; {summary['date']}",
-        build_tiles(loaded, facts, summary, has_reached_end(facts, stopped)),
+        f"{length}, on {summary['machine']['description']}; {summary['date']}",
+        build_tiles(training, summary, has_reached_end(training, stopped)),
         sections,
-        [
-            *describe_early_end(facts, stopped),
-            *warn_of_noise(facts),
-            *warn_of_running_averages(facts, summary),
-        ],
+        [*describe_early_end(training, stopped), *noise_warnings, *warn_of_running_averages(training, summary)],
         kind="training report",
     )
-    write_page(page, facts.run.report)
+    write_page(page, training.run.report)
 
 
-def has_reached_end(facts: TrainingFacts, stopped: str) -> bool:
+def has_reached_end(training: Training, stopped: str) -> bool:
     """Return True if the run has taken every step of its recipe and evaluated the last one."""
-    return not stopped and facts.step >= facts.steps and facts.is_complete
+    return not stopped and training.step >= training.steps and training.progress.is_complete
 
 
-def describe_early_end(facts: TrainingFacts, stopped: str) -> list[Callout]:
+def describe_early_end(training: Training, stopped: str) -> list[Callout]:
     """Return a callout with the step and the reason if a run ended before its recipe's end."""
-    if has_reached_end(facts, stopped):
+    if has_reached_end(training, stopped):
         return []
-    where = f"after step {facts.step:,} of {facts.steps:,}"
-    reason = (stopped or facts.stop_reason or "").strip().rstrip(".")
+    where = f"after step {training.step:,} of {training.steps:,}"
+    reason = (stopped or training.progress.stop_reason or "").strip().rstrip(".")
     because = f": {reason}" if reason else ""
-    if facts.is_complete and not stopped:
+    if training.progress.is_complete and not stopped:
         return [Callout("warn", f"Ended early, {where}{because}.")]
-    if facts.step >= facts.steps and not stopped:
+    if training.step >= training.steps and not stopped:
         headline = f"Stopped {where}: all steps are done, the final evaluation is missing."
     else:
         headline = f"Stopped {where}{because}."
     remarks = [Remark("What is shown", "The figures up to there; none of them is a final result.")]
-    if facts.run.checkpoints.is_dir() and any(facts.run.checkpoints.iterdir()):
-        remarks.append(Remark("Resume", facts.run.format_resume_command(facts.ranks_flag)))
+    if training.run.checkpoints.is_dir() and any(training.run.checkpoints.iterdir()):
+        remarks.append(Remark("Resume", training.run.format_resume_command(training.group.ranks_flag)))
     return [Callout("bad" if stopped else "warn", headline, remarks)]
 
 
-def warn_of_noise(facts: TrainingFacts) -> list[Callout]:
-    """Return a warning if the run trained on noise."""
-    return [Callout("warn", NOISE_WARNING)] if isinstance(facts.images, SyntheticSet) else []
-
-
-def warn_of_running_averages(facts: TrainingFacts, summary: dict[str, Any]) -> list[Callout]:
+def warn_of_running_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
     """Return a warning if the batch norms' running averages were found not to have settled."""
     check = summary.get("batch_norm")
     if not check or not check["unsettled"]:
@@ -114,24 +108,25 @@ def warn_of_running_averages(facts: TrainingFacts, summary: dict[str, Any]) -> l
         f"Top-1 on {check['images']:,} validation images: {format_percent(check['top1'])} with the running averages, "
         f"{format_percent(check['recomputed_top1'])} with averages recomputed from {check['training_batches']} batches."
     )
-    command = f"viaduct evaluate {shlex.quote(str(facts.run.path))} --recompute-batch-norm 100"
+    command = f"viaduct evaluate {shlex.quote(str(training.run.path))} --recompute-batch-norm 100"
     remarks = [Remark("Measured", figures), Remark("Recompute", command)]
     return [Callout("warn", "The running averages of the batch norms have not settled.", remarks)]
 
 
-def find_class_name(facts: TrainingFacts, label: int) -> str:
+def find_class_name(training: Training, label: int) -> str:
     """Return the name of a class, or its number if the data do not name it."""
-    class_names = facts.images.names
+    class_names = training.images.names
     return class_names[label] if label < len(class_names) else str(label)
 
 
-def build_tiles(loaded: LoadedRecipe, facts: TrainingFacts, summary: dict[str, Any], at_end: bool) -> list[Tile]:
+def build_tiles(training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
     """Return the headline figures; scores are shown with their step unless the run is at its end (`at_end`)."""
     scores = []
-    if facts.score is not None:
-        score, step = facts.score, f"at step {facts.evaluated_at:,}" if not at_end else ""
+    if training.score is not None:
+        score, step = training.score, f"at step {training.progress.evaluated_at:,}" if not at_end else ""
+        expects = None if isinstance(training.images, SyntheticSet) else training.recipe.expects
         scores = [
-            build_top1_tile(None if warn_of_noise(facts) else loaded.recipe.expects, score, step),
+            build_top1_tile(expects, score, step),
             Tile("validation top-5", format_percent(score.top5), step),
             Tile("macro F1", format_percent(score.f1), step),
             *(Tile(name, f"{value:.4g}", step) for name, value in score.recipe_metrics.items()),
@@ -159,21 +154,21 @@ def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
     return Tile("validation top-1", format_percent(score.top1), expected, reached)
 
 
-def build_balance(facts: TrainingFacts) -> Section:
+def build_balance(training: Training) -> Section:
     """Return a table of the number of images of each class that an epoch sees."""
-    strength = facts.recipe.data.balance
-    classes, counts, quotas = compute_quotas(facts.images.train.labels, strength)
-    class_names = [find_class_name(facts, label) for label in classes.tolist()]
+    strength = training.recipe.data.balance
+    classes, counts, quotas = compute_quotas(training.images.train.labels, strength)
+    class_names = [find_class_name(training, label) for label in classes.tolist()]
     per_class = zip(class_names, counts, quotas, strict=True)
     rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
     lead = f"Strength {strength:g}: the number of images of each class in an epoch."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 
-def build_profile_link(facts: TrainingFacts) -> Section | None:
+def build_profile_link(training: Training) -> Section | None:
     """Return a section with the path of the run's profile; None if there is none."""
-    default = facts.run.path / PROFILE_FOLDER
-    profilings = [callback for callback in facts.callbacks if isinstance(callback, Profiling)]
+    default = training.run.path / PROFILE_FOLDER
+    profilings = [callback for callback in training.callbacks if isinstance(callback, Profiling)]
     folder = next((profiling.folder for profiling in profilings if profiling.published), default)
     if not (folder / REPORT_FILE).is_file():
         return None
@@ -182,42 +177,42 @@ def build_profile_link(facts: TrainingFacts) -> Section | None:
     return Section("Profile", "", [Callout("new", headline, links=links)])
 
 
-def build_restarts(facts: TrainingFacts) -> Section:
+def build_restarts(training: Training) -> Section:
     """Return a table of the steps that were repeated after ranks were lost."""
-    restarts = facts.run.read_restarts()
+    restarts = training.run.read_restarts()
     rows = [[f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]] for restart in restarts]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
     return Section("Restarts", "The ranks were started again and repeated some steps.", [table])
 
 
-def build_confusion(facts: TrainingFacts, score: Score) -> Section:
+def build_confusion(training: Training, score: Score) -> Section:
     """Return the confusion matrix, or the reason why it is not drawn."""
-    classes = facts.recipe.data.classes
+    classes = training.recipe.data.classes
     if score.confusion is None:
         return Section("Confusion", f"Not drawn: {classes:,} classes, and at most {MAX_CONFUSION_CLASSES:,} fit.", [])
-    names = [find_class_name(facts, label) for label in range(classes)]
+    names = [find_class_name(training, label) for label in range(classes)]
     heatmap = Heatmap("True class by row, predicted by column", names, score.confusion)
     return Section("Confusion", "", [heatmap])
 
 
-def build_samples(facts: TrainingFacts, score: Score) -> ImageGrid:
+def build_samples(training: Training, score: Score) -> ImageGrid:
     """Return a grid of SAMPLES validation images, up to MAX_WRONG of them wrongly classified."""
-    split = facts.images.validation
+    split = training.images.validation
     predicted = np.array(score.predictions)
     wrong = np.flatnonzero(predicted != split.labels)
     right = np.flatnonzero(predicted == split.labels)
     mistakes = wrong[:MAX_WRONG]
     chosen = [*mistakes, *right[: SAMPLES - len(mistakes)]]
-    images = [build_grid_image(facts, int(index), int(predicted[index])) for index in chosen]
+    images = [build_grid_image(training, int(index), int(predicted[index])) for index in chosen]
     return ImageGrid(images, f"{len(wrong):,} of {score.count:,} are wrong; {len(mistakes)} of them are shown.")
 
 
-def build_grid_image(facts: TrainingFacts, index: int, predicted: int) -> GridImage:
+def build_grid_image(training: Training, index: int, predicted: int) -> GridImage:
     """Return a validation image with its true class and, if it differs, the predicted one."""
-    label = int(facts.images.validation.labels[index])
-    truth, guess = (find_class_name(facts, number) for number in (label, predicted))
+    label = int(training.images.validation.labels[index])
+    truth, guess = (find_class_name(training, number) for number in (label, predicted))
     caption = truth if label == predicted else f"{truth}, taken for {guess}"
-    return GridImage(facts.images.validation.read_image(index), caption, marked=label != predicted)
+    return GridImage(training.images.validation.read_image(index), caption, marked=label != predicted)
 
 
 def build_machine_facts(summary: dict[str, Any]) -> Facts:

@@ -15,7 +15,6 @@ from viaduct.recipes._fields import to_record
 from viaduct.run_files import ENDING, LABELS, RATE_PAGE
 from viaduct.training import checkpoint
 from viaduct.training.compiling import describe_unused_compile
-from viaduct.training.facts import TrainingFacts, collect_facts
 from viaduct.training.images import fingerprint_labels
 from viaduct.training.logs import append_line
 from viaduct.training.loop import Training
@@ -152,10 +151,10 @@ def refuse_other_images(request: TrainingRequest, training: Training) -> None:
 
 def record_start(request: TrainingRequest, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print the start line of the run."""
-    run, loaded, facts = request.run, request.loaded, collect_facts(training)
+    run, loaded = request.run, request.loaded
     reached = run.read_reached_step()  # last step done before a launcher started the ranks again
-    run.drop_metrics_after(facts.step)
-    stored_images = getattr(facts.images.train, "images", None)  # None for files, whose images may differ in size
+    run.drop_metrics_after(training.step)
+    stored_images = getattr(training.images.train, "images", None)  # None for files, whose images may differ in size
     record = {
         "name": loaded.name,
         "file": str(loaded.file) if loaded.file else None,
@@ -163,37 +162,36 @@ def record_start(request: TrainingRequest, training: Training, resumed: bool) ->
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "images": fingerprint_labels(facts.images),
+        "images": fingerprint_labels(training.images),
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
-        "provenance": trace_provenance(request, facts, resumed),
-        "tuning": facts.tuning,
+        "provenance": trace_provenance(request, training, resumed),
+        "tuning": training.tuning_record,
         "model_file": describe_model_file(loaded.recipe),
     }
     (run.path / ENDING).unlink(missing_ok=True)  # of an earlier session
-    run.record_start(loaded, record, anew=facts.step == 0)
-    write_json(run.path / LABELS, {"labels": list(facts.images.names)})
-    if training.group.local_rank is not None and reached > facts.step:
-        report_redone_steps(facts, reached)
-    if facts.layout:
-        print_note(facts.layout)
-    for line in describe_execution(facts):
+    run.record_start(loaded, record, anew=training.step == 0)
+    write_json(run.path / LABELS, {"labels": list(training.images.names)})
+    if training.group.local_rank is not None and reached > training.step:
+        report_redone_steps(training, reached)
+    if layout := training.layout.describe():
+        print_note(layout)
+    for line in describe_execution(training):
         print_note(line)
     if request.data == SYNTHETIC:
-        print_note(describe_noise(facts.images))
-    elif note := describe_unused_outputs(loaded.recipe.data, request.data, facts.images):
+        print_note(describe_noise(training.images))
+    elif note := describe_unused_outputs(loaded.recipe.data, request.data, training.images):
         print_note(note)
-    ranks = f"{facts.ranks} ranks of " if facts.ranks > 1 else ""
-    print_note(
-        f"{loaded.name}: {facts.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{ranks}{facts.card} in {facts.precision.name}, {facts.mode} mode; run {run.path}"
-    )
+    ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
+    images = f"{training.steps:,} steps of {loaded.recipe.data.global_batch} images"
+    execution = f"{ranks}{training.device.describe_card()} in {training.precision_plan.name}, {training.mode} mode"
+    print_note(f"{loaded.name}: {images} on {execution}; run {run.path}")
 
 
-def trace_provenance(request: TrainingRequest, facts: TrainingFacts, resumed: bool) -> dict[str, Any]:
+def trace_provenance(request: TrainingRequest, training: Training, resumed: bool) -> dict[str, Any]:
     """Return the provenance of this session, added to that of the run's earlier sessions."""
     run = request.run
-    machine, commit = describe_machine(facts.device), read_commit()
-    session = describe_session(facts.step, facts.ranks, machine, commit, facts.images, request.data)
+    machine, commit = describe_machine(training.device), read_commit()
+    session = describe_session(training.step, training.group.ranks, machine, commit, training.images, request.data)
     earlier = run.read_recipe_json().get("provenance") if run.is_begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
     return describe_provenance(earlier, session, init, resumed)
@@ -217,21 +215,21 @@ def describe_unused_outputs(data: Source, path: Path | None, images: Dataset) ->
     return f"The training labels of {path} go up to {highest:,} (no labels.txt names its classes): {fitting}."
 
 
-def describe_execution(facts: TrainingFacts) -> Iterator[str]:
+def describe_execution(training: Training) -> Iterator[str]:
     """Yield lines about viaduct's kernels, sinks and compilation."""
-    recipe = facts.recipe
-    if facts.own_kernels:
-        yield f"{facts.own_kernels} parts of the network run on viaduct's own kernels."
-    lines = (describe_sink(facts.sink_obstacle, recipe.sink, facts.device), describe_unused_compile(recipe))
+    recipe = training.recipe
+    if count := training.computation.fused_count:
+        yield f"{count} parts of the network run on viaduct's own kernels."
+    lines = (describe_sink(training.sink_obstacle, recipe.sink, training.device), describe_unused_compile(recipe))
     yield from filter(None, lines)
 
 
-def report_redone_steps(facts: TrainingFacts, reached: int) -> None:
+def report_redone_steps(training: Training, reached: int) -> None:
     """Record and print the steps that are repeated because they were not saved."""
-    facts.run.note_restart(facts.step, reached, facts.ranks)
-    first = facts.step + 1
+    training.run.note_restart(training.step, reached, training.group.ranks)
+    first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
-    print_and_log(facts.run, f"{steps.capitalize()} done before and not saved: they are repeated.")
+    print_and_log(training.run, f"{steps.capitalize()} done before and not saved: they are repeated.")
 
 
 def print_and_log(run: RunDir, line: str) -> None:

@@ -7,7 +7,7 @@ import platform
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,19 +16,23 @@ from viaduct.devices.base import Device
 from viaduct.recipes import LoadedRecipe
 from viaduct.recipes._fields import to_record
 from viaduct.repository import UnreadableRepository, open_repository
-from viaduct.training.facts import TrainingFacts
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
 
 
-def summarise(loaded: LoadedRecipe, facts: TrainingFacts, command: str) -> dict[str, Any]:
+def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[str, Any]:
     """Return the contents of summary.json.
 
     "mode" is eager or graph, "sink" the number of steps that the device takes without returning to the host, and
     "tuning" names the tuned operators.
     """
-    logs, evaluations = facts.run.read_records("log"), facts.run.read_records("evaluation")
+    logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     rates_after_warm_up = rates[1:] or rates  # the first log line includes the warm-up
-    minutes = {kind: round(seconds / 60, 3) for kind, seconds in facts.seconds.items()}
+    minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.stopwatch.seconds.items()}
+    own_parameters = sum(parameter.numel() for parameter in training.model.parameters())
+    sink = training.sink
     return {
         "kind": "training",
         "recipe": loaded.name,
@@ -37,34 +41,34 @@ def summarise(loaded: LoadedRecipe, facts: TrainingFacts, command: str) -> dict[
         "commit": read_commit(),
         "version": __version__,
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
-        "machine": describe_machine(facts.device),
-        "ranks": facts.ranks,
-        "precision": facts.precision.compute,
-        "mode": facts.mode,
+        "machine": describe_machine(training.device),
+        "ranks": training.group.ranks,
+        "precision": training.precision_plan.compute,
+        "mode": training.mode,
         "compile": loaded.recipe.compile,
-        "compiled": facts.compiled,
+        "compiled": training.computation.compilation.outcome,
         "sink": loaded.recipe.sink,
-        "sink_length": facts.sink_length,
-        "sink_on_device": facts.is_sink_captured,
-        "sink_obstacle": facts.sink_obstacle,
+        "sink_length": sink.length if sink else 0,
+        "sink_on_device": sink is not None and sink.replay is not None,
+        "sink_obstacle": training.sink_obstacle,
         "kernels": loaded.recipe.kernels,
-        "own_kernels": facts.own_kernels,
-        "tuning": facts.tuning,
+        "own_kernels": training.computation.fused_count,
+        "tuning": training.tuning_record,
         "seed": loaded.recipe.seed,
         "global_batch": loaded.recipe.data.global_batch,
         "length": {name: to_record(loaded.recipe)[name] for name in ("epochs", "steps")},
-        "steps": facts.step,
-        "epochs": facts.epoch,
-        "stopped": facts.stop_reason,
+        "steps": training.step,
+        "epochs": training.epoch,
+        "stopped": training.progress.stop_reason,
         "minutes": minutes,
         "images_per_s": median(rates_after_warm_up) if rates else None,
-        "peak_memory_bytes": facts.peak_memory_bytes,
-        "skipped_steps": facts.skipped_steps,
-        "redone_steps": sum(restart["last"] - restart["step"] for restart in facts.run.read_restarts()),
-        "parallel": facts.parallel,
-        "parameters": facts.parameters,
-        "final": facts.score.to_record() if facts.score else None,
-        "best": facts.best,
+        "peak_memory_bytes": training.device.get_peak_memory(),
+        "skipped_steps": training.scale.skipped,
+        "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.read_restarts()),
+        "parallel": training.parallel.name,
+        "parameters": own_parameters + training.parallel.count_missing_parameters(),
+        "final": training.score.to_record() if training.score else None,
+        "best": training.progress.best,
         "samples": {"images_per_s": rates, "evaluations": evaluations},
     }
 
