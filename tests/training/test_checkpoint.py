@@ -20,6 +20,7 @@ from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
 from viaduct.training.checkpoint import (
     SavedCheckpoint,
+    Snapshot,
     discard,
     find_newest_intact,
     list_checkpoints,
@@ -36,7 +37,8 @@ def network() -> nn.Module:
 
 
 def saved_at(folder: Path, *steps: int) -> list[SavedCheckpoint]:
-    return [save(folder, step, network(), {"step": step, "random": torch.arange(9)}, {"note": "x"}) for step in steps]
+    states = [{"step": step, "random": torch.arange(9)} for step in steps]
+    return [save(folder, state["step"], Snapshot(network().state_dict(), state), {"note": "x"}) for state in states]
 
 
 def names(folder: Path) -> list[str]:
@@ -273,14 +275,14 @@ import resource, signal, sys
 from pathlib import Path
 from torch import nn
 from viaduct.errors import DiskFull
-from viaduct.training.checkpoint import list_checkpoints, save
+from viaduct.training.checkpoint import Snapshot, list_checkpoints, save
 
 folder = Path(sys.argv[1])
-save(folder, 1, nn.Linear(4, 4), {}, {})
+save(folder, 1, Snapshot(nn.Linear(4, 4).state_dict(), {}), {})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    save(folder, 2, nn.Linear(400, 400), {}, {})
+    save(folder, 2, Snapshot(nn.Linear(400, 400).state_dict(), {}), {})
 except DiskFull as error:
     print(error)
 print([saved.find_damage() for saved in list_checkpoints(folder)], [path.name for path in folder.iterdir()])

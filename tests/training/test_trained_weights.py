@@ -124,7 +124,7 @@ def test_a_name_like_tensorflows_in_another_file_does_not_select_averages(
 
 
 def test_a_checkpoint_that_states_no_epoch_is_not_taken_for_epoch_0(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    saved = checkpoint.save(tmp_path / "checkpoints", 5, tensors, state={}, notes={})
+    saved = checkpoint.save(tmp_path / "checkpoints", 5, checkpoint.Snapshot(tensors, {}), notes={})
     step, epoch = load_weights(saved, load("shapes_taster").recipe, network(), ALONE, ema=None)
     assert (step, epoch) == (5, None)
 

@@ -65,7 +65,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model = models.build(NAME, classes=5)
         averages = {name: tensor + 1 for name, tensor in model.state_dict().items()} if step == 20 else None
         notes = {"model": NAME, "classes": 5}
-        checkpoint.save(path / "checkpoints", step, model, {"step": step}, notes, averages)
+        snapshot = checkpoint.Snapshot(model.state_dict(), {"step": step}, averages)
+        checkpoint.save(path / "checkpoints", step, snapshot, notes)
     data = {"global_batch": 128, "classes": 5}
     recipe = {"model": NAME, "data": data, "precision": {"compute": "fp16"}}
     (path / "recipe.json").write_text(json.dumps({"name": "mine", "file": None, "recipe": recipe}))

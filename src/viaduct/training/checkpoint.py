@@ -43,6 +43,16 @@ EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them; evalua
 
 @sendable
 @dataclass(frozen=True)
+class Snapshot:
+    """State of a run after a step: what a checkpoint stores, and what rank 0 sends to the other ranks."""
+
+    model: dict[str, Tensor]  # the network's state dict
+    state: dict[str, Any]  # everything but weights, as `snapshot.RunState.read_state` returns it
+    averages: dict[str, Tensor] | None = None  # averaged weights; None if the recipe has none
+
+
+@sendable
+@dataclass(frozen=True)
 class SavedCheckpoint:
     """A checkpoint of a run on disk, complete or damaged."""
 
@@ -115,25 +125,14 @@ class SavedCheckpoint:
         return state
 
 
-def save(
-    folder: Path,
-    step: int,
-    model: nn.Module | dict[str, Tensor],
-    state: dict[str, Any],
-    notes: dict[str, Any],
-    ema: dict[str, Tensor] | None = None,
-) -> SavedCheckpoint:
-    """Write the checkpoint of a step under `folder`, with `notes` in its manifest; replace an older one of the step.
-
-    `model` may be a state dict; `state` is everything else that a run needs to resume; `ema` are the averaged weights.
-    """
+def save(folder: Path, step: int, snapshot: Snapshot, notes: dict[str, Any]) -> SavedCheckpoint:
+    """Write the checkpoint of a step under `folder`, with `notes` in its manifest; replace an older one of the step."""
     saved = SavedCheckpoint(folder / f"step-{step}")
-    tensors = model.state_dict() if isinstance(model, nn.Module) else model
     pickled = io.BytesIO()
-    torch.save(state, pickled)
-    contents = {MODEL_FILE: save_tensors(copy_to_host(tensors)), STATE_FILE: pickled.getvalue()}
-    if ema is not None:
-        contents[EMA_FILE] = save_tensors(copy_to_host(ema))
+    torch.save(snapshot.state, pickled)
+    contents = {MODEL_FILE: save_tensors(copy_to_host(snapshot.model)), STATE_FILE: pickled.getvalue()}
+    if snapshot.averages is not None:
+        contents[EMA_FILE] = save_tensors(copy_to_host(snapshot.averages))
     files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()}
     manifest = {"step": step, **notes, "files": files}
     contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()

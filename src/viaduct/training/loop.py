@@ -43,7 +43,7 @@ from viaduct.training.recipe_code import check_callbacks, explain_callback_error
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import compute_run_length
 from viaduct.training.sink import build_sink
-from viaduct.training.snapshot import RunState, Snapshot
+from viaduct.training.snapshot import RunState
 from viaduct.training.step import TrainingStep
 from viaduct.training.syncnorm import synchronise_norms
 from viaduct.training.watchdog import Pulse
@@ -371,7 +371,7 @@ class Training:
         snapshot = self.run_state.take_snapshot()
         saved = checkpoint.SavedCheckpoint(folder / f"step-{step}")
         if self.group.is_rank_zero:
-            saved = checkpoint.save(folder, step, snapshot.model, snapshot.state, notes, snapshot.averages)
+            saved = checkpoint.save(folder, step, snapshot, notes)
         self.stopwatch.add_time("checkpoints")
         self.emit("checkpoint", saved)
         self.agreement.mark_saved()
@@ -379,9 +379,8 @@ class Training:
 
     def restore(self, saved: checkpoint.SavedCheckpoint) -> None:
         """Load the state of a checkpoint: the next step is the one after it."""
-        snapshot = Snapshot(
-            saved.read_model(), saved.read_training_state(), saved.read_averaged_weights() if self.ema else None
-        )
+        averages = saved.read_averaged_weights() if self.ema else None
+        snapshot = checkpoint.Snapshot(saved.read_model(), saved.read_training_state(), averages)
         self.run_state.restore(snapshot, saved.path)
 
     def finish(self, outcome: str) -> str:

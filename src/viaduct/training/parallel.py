@@ -17,6 +17,7 @@ from torch import Tensor, distributed, nn
 from viaduct.data.batches import RankShare
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import clip_gradients
+from viaduct.training.checkpoint import Snapshot
 from viaduct.training.distributed import Group, wrap_network
 from viaduct.training.hybrid import Shards, SplitLinear, SplitLoss, mix_labels, split_layer
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
@@ -29,9 +30,6 @@ from viaduct.training.optimizer_support import OptimizerSupport
 PIECE_BYTES = 64 << 20  # a classifier's rows are sent in messages of at most this size
 # Location of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
 TensorKey = tuple[Any, ...]
-# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is everything
-# else in a checkpoint, as `snapshot.RunState.read_state` returns it.
-State = dict[str, Any]
 
 
 @sendable
@@ -121,25 +119,21 @@ class SingleRank:
         """Return how many parameters only other ranks have."""
         return 0
 
-    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        """Return model and state, on rank 0 with full tensors; `averages` is changed in place. All ranks call it."""
-        return model, state
+    def gather_full_tensors(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot, on rank 0 with full tensors. All ranks call it."""
+        return snapshot
 
-    def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        """Return rank 0's model, state and averages on every rank. All ranks call it."""
-        return model, state, averages
+    def broadcast(self, snapshot: Snapshot) -> Snapshot:
+        """Return rank 0's snapshot on every rank. All ranks call it."""
+        return snapshot
 
-    def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        """Replace full tensors by this rank's rows, in place in `model` and `averages`; return the changed `state`."""
-        return state
+    def take_rows(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with this rank's rows in place of full tensors."""
+        return snapshot
 
     def take_tensor_rows(self, key: TensorKey, value: Any) -> Any:
         """Return this rank's rows of one full tensor."""
         return value
-
-    def has_full_model(self) -> bool:
-        """Return True if this rank has every parameter."""
-        return True
 
 
 class DataParallel(SingleRank):
@@ -162,8 +156,8 @@ class DataParallel(SingleRank):
         distributed.all_reduce(both)
         return both[: len(losses)], both[len(losses) :]
 
-    def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        return self.group.broadcast_value((model, state, averages))
+    def broadcast(self, snapshot: Snapshot) -> Snapshot:
+        return self.group.broadcast_value(snapshot)
 
 
 class HybridParallel(DataParallel):
@@ -230,9 +224,6 @@ class HybridParallel(DataParallel):
 
     # In checkpoints
 
-    def has_full_model(self) -> bool:
-        return False
-
     def list_full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
         shapes = super().list_full_shapes(model)
         return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.names}
@@ -241,36 +232,33 @@ class HybridParallel(DataParallel):
         own_count = sum(parameter.numel() for parameter in self.split_parameters)
         return own_count // self.shards.own_class_count * (self.shards.classes - self.shards.own_class_count)
 
-    def gather_full_tensors(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        model = dict(model)
-        return model, self.replace_tensors(model, state, averages, self.gather_to_first)
+    def gather_full_tensors(self, snapshot: Snapshot) -> Snapshot:
+        return self.replace_tensors(snapshot, self.gather_to_first)
 
-    def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        state = self.replace_tensors(model, state, averages, self.make_placeholder)
-        model, state, averages = super().broadcast(model, state, averages)
-        return model, self.replace_tensors(model, state, averages, self.fill_placeholder), averages
+    def broadcast(self, snapshot: Snapshot) -> Snapshot:
+        received = super().broadcast(self.replace_tensors(snapshot, self.make_placeholder))
+        return self.replace_tensors(received, self.fill_placeholder)
 
-    def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        return self.replace_tensors(model, state, averages, self.take_tensor_rows)
+    def take_rows(self, snapshot: Snapshot) -> Snapshot:
+        return self.replace_tensors(snapshot, self.take_tensor_rows)
 
-    def replace_tensors(
-        self, model: State, state: State, averages: State | None, replace_tensor: Callable[[TensorKey, Any], Any]
-    ) -> State:
-        """Replace the classifier's tensors by what `replace_tensor(key, tensor)` returns.
+    def replace_tensors(self, snapshot: Snapshot, replace_tensor: Callable[[TensorKey, Any], Any]) -> Snapshot:
+        """Return a copy of a snapshot with `replace_tensor(key, tensor)` in place of each tensor of the classifier.
 
-        The tensors of `model` and `averages` are replaced in place, the optimizer's in a copy of `state`, which is
-        returned. The order is the same on all ranks, because some replacements are collective operations.
+        The order is the same on all ranks, because some replacements are collective operations.
         """
+        model = dict(snapshot.model)
+        averages = None if snapshot.averages is None else dict(snapshot.averages)
         for kind, tensors in (("model", model), ("averages", averages or {})):
             for name in sorted(self.names & tensors.keys()):
                 tensors[name] = replace_tensor((kind, name), tensors[name])
-        state = copy_optimizer_state(state)
+        state = copy_optimizer_state(snapshot.state)
         for index in self.indices:
             slots = state["optimizer"]["state"].get(index, {})
             for slot, value in slots.items():
                 if isinstance(value, RowsPlaceholder) or (isinstance(value, Tensor) and value.ndim):
                     slots[slot] = replace_tensor(("optimizer", index, slot), value)
-        return state
+        return Snapshot(model, state, averages)
 
     def take_tensor_rows(self, key: TensorKey, value: Any) -> Any:
         """Return this rank's rows of a full tensor of the classifier, which is kept for the other ranks.
@@ -333,7 +321,7 @@ def build_strategy(recipe: Recipe, model: nn.Module, group: Group, classifier: s
     return SingleRank(recipe, group) if group.ranks == 1 else DataParallel(recipe, group)
 
 
-def copy_optimizer_state(state: State) -> State:
+def copy_optimizer_state(state: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a state whose optimizer entries can be replaced without changing the original."""
     optimizer = state["optimizer"]
     entries = {index: dict(entry) for index, entry in optimizer["state"].items()}

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun
-from viaduct.training import checkpoint
+from viaduct.training.checkpoint import Snapshot, copy_to_host, load_model
 from viaduct.training.progress import Stopwatch
 from viaduct.training.random_generators import read_generator_states, restore_generator_states, seed_new_rank
 from viaduct.training.step import TrainingStep
-
-Tensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Weights, averaged weights and everything else that a run needs to resume."""
-
-    model: Tensors  # the network's state dict
-    state: dict[str, Any]  # everything else, as `RunState.read_state` returns it
-    averages: Tensors | None  # averaged weights; None if the recipe has none
 
 
 class RunState:
@@ -42,8 +28,7 @@ class RunState:
         averages = self.ema.build_state_dict(self.model) if self.ema else None
         others = self.parallel.group.gather(read_generator_states(self.device))[1:]
         state = self.read_state() | {"random_of_others": others}
-        model, state = self.parallel.gather_full_tensors(self.model.state_dict(), state, averages)
-        return Snapshot(model, state, averages)
+        return self.parallel.gather_full_tensors(Snapshot(self.model.state_dict(), state, averages))
 
     def read_state(self) -> dict[str, Any]:
         """Return everything but weights and averaged weights, as this rank has it."""
@@ -61,8 +46,9 @@ class RunState:
 
     def restore(self, snapshot: Snapshot, source: Path) -> None:
         """Continue from a snapshot with full tensors; error messages name `source`, the checkpoint."""
-        state = self.parallel.take_rows(snapshot.model, snapshot.state, snapshot.averages)
-        checkpoint.load_model(self.model, snapshot.model, source)
+        snapshot = self.parallel.take_rows(snapshot)
+        state = snapshot.state
+        load_model(self.model, snapshot.model, source)
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -92,7 +78,7 @@ class RunState:
         if group.ranks == 1:
             return
         state = self.read_state() | {"random_of_others": self._random_states_of_others}
-        averages = checkpoint.copy_to_host(self.ema.build_state_dict(self.model)) if self.ema else None
-        received = self.parallel.broadcast(checkpoint.copy_to_host(self.model.state_dict()), state, averages)
+        averages = copy_to_host(self.ema.build_state_dict(self.model)) if self.ema else None
+        received = self.parallel.broadcast(Snapshot(copy_to_host(self.model.state_dict()), state, averages))
         if not group.is_rank_zero:
-            self.restore(Snapshot(*received), source)
+            self.restore(received, source)

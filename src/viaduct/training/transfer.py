@@ -92,7 +92,9 @@ def read_initial_weights(
 ) -> InitialWeights:
     """Return the weights at the source; raise an error if they do not fit the network."""
     shapes, exclude = parallel.list_full_shapes(model), recipe.init.exclude
-    model = build_full_model(recipe, model, parallel)
+    if parallel.count_missing_parameters():  # the ranks split the classifier
+        with torch.device("meta"):
+            model = build_model(recipe)  # the whole network, without values
     foreign = list_framework_names(model) if exclude else {}  # names in other frameworks -> ours
     with open_weights(source) as stored:
         if stored.framework_checkpoint is not None:
@@ -169,14 +171,6 @@ def read_framework_checkpoint(
     return InitialWeights(
         values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state
     )
-
-
-def build_full_model(recipe: Recipe, model: nn.Module, parallel: SingleRank) -> nn.Module:
-    """Return the model; if ranks split its classifier, a whole one on the meta device, without values."""
-    if parallel.has_full_model():
-        return model
-    with torch.device("meta"):
-        return build_model(recipe)
 
 
 def select_tensors(
