@@ -55,41 +55,32 @@ class Compilation:
         With `device_graphs` torch's compiler may capture device graphs (CUDA graphs).
         """
         self.wrapped = wrapped
-        self.parts = [] if mode in ("whole", "off") else find_blocks(network)
         has_own_kernels = any(is_fused(module) for module in network.modules())
-        if patterns and mode != "off":
-            self.parts, mode = find_named_parts(network, patterns), "regional"
-        elif mode == "auto":
-            self.parts = choose_parts(self.parts, has_own_kernels)
-        # A network with viaduct's own kernels is not compiled whole: without parts to compile nothing is.
-        self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
+        self.parts = choose_parts(network, mode, patterns, has_own_kernels)
+        self.outcome: Literal["regional", "whole", "off"]  # what is compiled: blocks, the network, or nothing
+        if self.parts:
+            self.outcome = "regional"
+        else:  # a network with viaduct's own kernels is not compiled whole
+            self.outcome = "whole" if mode in ("auto", "whole") and not has_own_kernels else "off"
         # The compiler may use device graphs for a whole network only. With blocks, viaduct itself captures whole steps.
-        self.uses_device_graphs = device_graphs and not self.is_regional and mode != "off"
-        self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
-        self.is_underway = self.compiles  # True until `describe_compilation` is called after the first step
-        if self.compiles:
+        self.uses_device_graphs = device_graphs and self.outcome == "whole"
+        self.is_underway = self.outcome != "off"  # until `describe_compilation` is called after the first step
+        if self.outcome != "off":
             set_compile_cache()
             if is_on_cpu(network):
                 pin_vector_width()  # the cache may be shared with other machines
         self.run: Callable[..., Any] = self.compile_network()
 
-    @property
-    def outcome(self) -> str:
-        """What is compiled: `regional` (blocks), `whole`, or `off` (nothing)."""
-        if not self.compiles:
-            return "off"
-        return "regional" if self.is_regional else "whole"
-
     def compile_network(self) -> Callable[..., Any]:
         """Compile the network or its parts; return a function that calls the network."""
-        if self.compiles and not self.is_regional:
+        if self.outcome == "whole":
             mode = "reduce-overhead" if self.uses_device_graphs else None
             run: Callable[..., Any] = torch.compile(self.wrapped, mode=mode, dynamic=False)
             return run
-        if self.compiles:
+        if self.parts:
             allow_recompiles(MAX_VARIANTS)
-            for part in self.parts:
-                part.compile(dynamic=False)
+        for part in self.parts:
+            part.compile(dynamic=False)
         return self.wrapped
 
     def run_uncompiled(self) -> AbstractContextManager[None]:
@@ -165,16 +156,16 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     return parts
 
 
-def choose_parts(parts: list[nn.Module], has_own_kernels: bool) -> list[nn.Module]:
-    """Return the parts that `--compile auto` compiles block by block: all of `parts`, or none.
-
-    In a network without viaduct's own kernels these are all if there is more than one; with a single part the network
-    is compiled whole. In a network with such kernels, which `parts` are without, these are all if a class repeats among
-    them; otherwise nothing is compiled, because the compiler's start-up would not pay.
-    """
-    if has_own_kernels:
-        return parts if len(set(map(type, parts))) < len(parts) else []
-    return parts if len(parts) > 1 else []
+def choose_parts(network: nn.Module, mode: CompileMode, patterns: str, has_own_kernels: bool) -> list[nn.Module]:
+    """Return the parts to compile block by block; none if the network is compiled whole or not at all."""
+    if mode == "off":
+        return []
+    if patterns:
+        return find_named_parts(network, patterns)
+    blocks = find_blocks(network) if mode != "whole" else []
+    if mode == "auto" and has_own_kernels:  # the compiler's start-up pays if a class of the other blocks repeats
+        return blocks if len(set(map(type, blocks))) < len(blocks) else []
+    return [] if mode == "auto" and len(blocks) == 1 else blocks  # a single block: the whole network is compiled
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:

@@ -204,7 +204,7 @@ def make_step_signature(training: Training, recipe_name: str) -> Signature:
 
 def find_module_obstacle(training: Training) -> str | None:
     """Return the reason why convolutions and linear layers of this run must keep their default, or None."""
-    if training.computation.compilation.compiles:
+    if training.computation.compilation.outcome != "off":
         return "the network is compiled, and modules of compiled code are not replaced"
     if isinstance(training.recipe.optimizer, Thor):
         return "THOR observes the convolutions themselves"
