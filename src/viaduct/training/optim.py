@@ -24,37 +24,26 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer over the model's trainable parameters."""
+    settings = recipe.optimizer
+    if isinstance(settings, Lars):
+        return build_lars(settings, model)
+    if not isinstance(settings, Sgd | AdamW | RmsProp | Thor):  # a function of the recipe's author
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        built: torch.optim.Optimizer = call_recipe_part("optimizer", settings, trainable)
+        return built
+    groups, lr = build_decay_groups(model, settings.decay, settings.weight_decay), settings.lr
     # On these devices torch updates all parameters by one fused kernel.
     fused = next(model.parameters()).device.type in ("cpu", "cuda") or None
-    match recipe.optimizer:
-        case Sgd() as settings:
-            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
-            nesterov = settings.nesterov and settings.momentum > 0
-            return torch_optimizers.SGD(groups, settings.lr, momentum=settings.momentum, nesterov=nesterov, fused=fused)
-        case AdamW() as settings:
-            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
-            return torch_optimizers.AdamW(
-                groups, lr=settings.lr, betas=settings.betas, eps=settings.epsilon, fused=fused
-            )
-        case RmsProp() as settings:
-            groups = build_decay_groups(model, settings.decay, settings.weight_decay)
-            return TfRmsProp(
-                groups,
-                settings.lr,
-                square_decay=settings.square_decay,
-                momentum=settings.momentum,
-                epsilon=settings.epsilon,
-            )
-        case Lars() as settings:
-            return build_lars(settings, model)
-        case Thor() as settings:
-            return ThorOptimizer(
-                build_decay_groups(model, settings.decay, settings.weight_decay), settings, model, fused
-            )
-        case users_function:
-            trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-            built: torch.optim.Optimizer = call_recipe_part("optimizer", users_function, trainable)
-            return built
+    match settings:
+        case Sgd(momentum=momentum):
+            nesterov = settings.nesterov and momentum > 0
+            return torch_optimizers.SGD(groups, lr, momentum=momentum, nesterov=nesterov, fused=fused)
+        case AdamW():
+            return torch_optimizers.AdamW(groups, lr, betas=settings.betas, eps=settings.epsilon, fused=fused)
+        case RmsProp(square_decay=square_decay, momentum=momentum, epsilon=epsilon):
+            return TfRmsProp(groups, lr, square_decay=square_decay, momentum=momentum, epsilon=epsilon)
+        case Thor():
+            return ThorOptimizer(groups, settings, model, fused)
 
 
 def build_lars(settings: Lars, model: nn.Module) -> LarsOptimizer:

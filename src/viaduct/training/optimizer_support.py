@@ -42,6 +42,11 @@ class OptimizerSupport:
         """Return True if torch's fused kernel updates all parameters; it reads learning rates on the device."""
         return all(group.get("fused") for group in self.optimizer.param_groups)
 
+    @property
+    def unfused_obstacle(self) -> str:
+        """Reason why a step cannot be captured if that needs the fused kernel, and the device has none."""
+        return f"{self.name} has no fused form on this device, which could read its learning rate there"
+
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
         """Return the reason why a step cannot be captured, or None.
 
@@ -74,11 +79,18 @@ class OptimizerSupport:
         """Use this function to compute the norms of layers that are split over the ranks."""
 
 
-class SgdSupport(OptimizerSupport):
+class DeviceRateSupport(OptimizerSupport):
+    """Support of an optimizer that can compute with learning rates on the device, but cannot skip a step by itself."""
+
+    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
+        return f"{self.name} cannot skip a step by itself, which fp16 needs" if skips_steps else None
+
+
+class SgdSupport(DeviceRateSupport):
     """Support of torch's SGD; without its fused kernel, `step_sgd` is used, which reads the rate on the device."""
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        return None if self.is_fused else find_skip_obstacle(self.name, skips_steps)
+        return None if self.is_fused else super().find_capture_obstacle(skips_steps)
 
     def step_with_device_rates(self) -> None:
         if self.is_fused:
@@ -92,14 +104,7 @@ class AdamWSupport(OptimizerSupport):
     """Support of torch's AdamW, whose fused form can be captured."""
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        return None if self.is_fused else find_fused_obstacle(self.name)
-
-
-class DeviceRateSupport(OptimizerSupport):
-    """Support of an optimizer that can compute with learning rates on the device, but cannot skip a step by itself."""
-
-    def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        return find_skip_obstacle(self.name, skips_steps)
+        return None if self.is_fused else self.unfused_obstacle
 
 
 TORCH_SUPPORT: dict[type, type[OptimizerSupport]] = {torch.optim.SGD: SgdSupport, torch.optim.AdamW: AdamWSupport}
@@ -110,16 +115,6 @@ def support_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerSupport:
     kind = type(optimizer)
     declared: type[OptimizerSupport] = vars(kind).get("support", TORCH_SUPPORT.get(kind, OptimizerSupport))
     return declared(optimizer)
-
-
-def find_skip_obstacle(name: str, skips_steps: bool) -> str | None:
-    """Return the obstacle to capturing an optimizer that cannot skip a step on the device; None if it need not."""
-    return f"{name} cannot skip a step by itself, which fp16 needs" if skips_steps else None
-
-
-def find_fused_obstacle(name: str) -> str:
-    """Return the obstacle to capturing an optimizer that lacks the fused form on this device and needs it."""
-    return f"{name} has no fused form on this device, which could read its learning rate there"
 
 
 @torch.no_grad()

@@ -36,7 +36,7 @@ from torch import Tensor, distributed, nn
 
 from viaduct.recipes import Thor
 from viaduct.training.curvature import Factor, FactorRecorder, find_layers, invert, stack_layers
-from viaduct.training.optimizer_support import OptimizerSupport, find_fused_obstacle, find_skip_obstacle
+from viaduct.training.optimizer_support import DeviceRateSupport
 from viaduct.training.torch_optimizers import SGD
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def compute_damping(settings: Thor, epoch: float) -> float:
     return float(settings.damping_init * settings.damping_decay ** (epoch / 10))
 
 
-class ThorSupport(OptimizerSupport):
+class ThorSupport(DeviceRateSupport):
     """Support of THOR: the steps between two refreshes can be captured; a refresh needs the host."""
 
     optimizer: ThorOptimizer
     decay_in_loss = False
 
     def find_capture_obstacle(self, skips_steps: bool) -> str | None:
-        return find_skip_obstacle(self.name, skips_steps) if self.is_fused else find_fused_obstacle(self.name)
+        return super().find_capture_obstacle(skips_steps) if self.is_fused else self.unfused_obstacle
 
     def step_with_device_rates(self) -> None:
         steps_before = self.optimizer.steps
