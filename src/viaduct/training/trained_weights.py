@@ -6,7 +6,6 @@ import re
 import sys
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -58,9 +57,7 @@ class WeightsFile:
             if stored.framework_checkpoint is not None:  # of TensorFlow or MindSpore
                 values = read_values(model, stored.framework_checkpoint, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
-            elif (
-                use_averages and stored.kind != "PyTorch file"
-            ):  # of such a file, `open_weights` has opened the averages
+            elif use_averages and stored.kind != "PyTorch file":  # there `open_weights` has opened the averages
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:
                 shapes = {name: tuple(value.shape) for name, value in state.items()}
@@ -117,70 +114,62 @@ Weights = checkpoint.SavedCheckpoint | WeightsFile
 
 
 def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[Weights]:
-    """Return the chosen checkpoints of a run, or its final weights if it has no checkpoints and no step is given."""
-    final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
-    if step is None and not checkpoint.list_checkpoints(run.checkpoints) and final.is_file():
-        return [WeightsFile(final)]
-    return list(choose_checkpoints(run, recipe, step, every))
-
-
-def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.SavedCheckpoint]:
     """Return the checkpoint of a step, or `every` one with undamaged weights, oldest first, or the newest of these.
 
-    Notes about damaged checkpoints go to stderr.
+    If the run has no checkpoints and no step is given, return its final weights. Notes about damaged checkpoints go to
+    stderr.
     """
     saved_checkpoints = checkpoint.list_checkpoints(run.checkpoints)
+    used = checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE
+    if not saved_checkpoints and step is None and (run.path / used).is_file():
+        return [WeightsFile(run.path / used)]
     if not saved_checkpoints:
         raise BadRun(f"{str(run.path)!r} has no checkpoint.", "It has not saved one yet, or they were removed.")
     if step is not None:
-        return [choose_step(run, recipe, step, saved_checkpoints)]
+        return [choose_step(run, used, step, saved_checkpoints)]
+    usable: list[Weights]
     if every:
-        usable = [saved for saved in saved_checkpoints if is_usable(saved, recipe)]
+        usable = [saved for saved in saved_checkpoints if is_usable(saved, used)]
     else:
-        usable = list(islice((saved for saved in reversed(saved_checkpoints) if is_usable(saved, recipe)), 1))
-        if usable and usable[0] != saved_checkpoints[-1]:
-            print(f"Using the checkpoint of step {usable[0].step} instead.", file=sys.stderr)
+        newest = next((saved for saved in reversed(saved_checkpoints) if is_usable(saved, used)), None)
+        usable = [] if newest is None else [newest]
+        if newest is not None and newest != saved_checkpoints[-1]:
+            print(f"Using the checkpoint of step {newest.step} instead.", file=sys.stderr)
     if not usable:
         raise BadRun(f"no checkpoint with undamaged weights is left in {run.checkpoints}.")
     return usable
 
 
 def choose_step(
-    run: RunDir, recipe: Recipe, step: int, saved_checkpoints: list[checkpoint.SavedCheckpoint]
+    run: RunDir, used: str, step: int, saved_checkpoints: list[checkpoint.SavedCheckpoint]
 ) -> checkpoint.SavedCheckpoint:
-    """Return the checkpoint of a step; raise BadRun if it is missing, or if the weights to use are damaged."""
+    """Return the checkpoint of a step; raise BadRun if it is missing, or if its file `used` of weights is damaged."""
     saved = next((saved for saved in saved_checkpoints if saved.step == step), None)
     if saved is None:
         steps = ", ".join(str(saved.step) for saved in saved_checkpoints)
         raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {steps}.")
-    damage = find_damage(saved, recipe)
+    damage = saved.find_damage_in((used,))
     if damage is None:
-        print_damaged_state(saved, recipe)
+        print_damaged_state(saved, used)
         return saved
-    others = [str(other.step) for other in saved_checkpoints if other != saved and find_damage(other, recipe) is None]
+    others = [str(other.step) for other in saved_checkpoints if other != saved and not other.find_damage_in((used,))]
     hint = f"The checkpoints of steps {', '.join(others)} are undamaged." if others else "No other one is undamaged."
     raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 
 
-def is_usable(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> bool:
-    """Return True if the weights are undamaged; print damage on stderr."""
-    damage = find_damage(saved, recipe)
+def is_usable(saved: checkpoint.SavedCheckpoint, used: str) -> bool:
+    """Return True if the file `used` of weights is undamaged; print damage on stderr."""
+    damage = saved.find_damage_in((used,))
     if damage is None:
-        print_damaged_state(saved, recipe)
+        print_damaged_state(saved, used)
     else:
         print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
     return damage is None
 
 
-def find_damage(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> str | None:
-    """Return the damage of the weights that are scored or exported, or None."""
-    return saved.find_damage_in((checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE,))
-
-
-def print_damaged_state(saved: checkpoint.SavedCheckpoint, recipe: Recipe) -> None:
-    """Print a note on stderr if another file of the checkpoint than the one used is damaged."""
+def print_damaged_state(saved: checkpoint.SavedCheckpoint, used: str) -> None:
+    """Print a note on stderr if another file of the checkpoint than `used` is damaged."""
     if (damage := saved.find_damage()) is not None:
-        used = checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE
         cannot = f"Training cannot continue from step {saved.step}"
         print(f"{damage}. {cannot}; {used} is undamaged and is used.", file=sys.stderr)
 
