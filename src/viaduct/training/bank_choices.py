@@ -19,12 +19,12 @@ from viaduct.errors import BadRun
 from viaduct.json_records import Damaged, decode_record
 from viaduct.training.layout import preserve_state
 from viaduct.training.loop import Training
-from viaduct.training.tuned import choose_for_training, read_built_in
+from viaduct.training.tuned import choose_for_training
 from viaduct.training.tuning_worker import find_module_obstacle, make_step_signature
 from viaduct.tuning.applying import AppliedChoices, Call, apply_choices, observe_calls
-from viaduct.tuning.bank import BankContents, Choice
+from viaduct.tuning.bank import Bank, BankContents, Choice
 from viaduct.tuning.fingerprint import read_fingerprint
-from viaduct.tuning.location import Location
+from viaduct.tuning.location import BUILT_IN_BANK, Location
 
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
@@ -85,7 +85,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
 def read_banks(training: Training, location: Location) -> BankContents:
     """Return the entries and verdicts for this device in viaduct's own bank and in the user's, which has precedence."""
     fingerprint = read_fingerprint(training.torch_device.type)
-    built_in = read_built_in(fingerprint)
+    built_in = Bank(BUILT_IN_BANK).read(fingerprint)
     custom = location.bank.read(fingerprint)
     entries, verdicts = {**built_in.entries, **custom.entries}, {**built_in.verdicts, **custom.verdicts}
     return replace(custom, entries=entries, verdicts=verdicts)

@@ -50,8 +50,9 @@ class DeviceStep:
 
     def load_schedule(self, steps: int) -> None:
         """Copy to the device: the table of the next `steps` steps, the count of averaging updates, the loss scale."""
-        first = self.step.progress.step
-        rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
+        progress = self.step.progress
+        coming_steps = range(progress.step, progress.step + steps)
+        rows = torch.tensor([[*progress.rates_at(step), min(step / progress.steps, 1.0)] for step in coming_steps])
         if self.table.is_cuda:
             rows = rows.pin_memory()
         self.table[:steps].copy_(rows, non_blocking=True)
@@ -60,11 +61,6 @@ class DeviceStep:
             self.updates.fill_(self.step.ema.updates)
         if self.scale:
             self.scale.load_host_state()
-
-    def make_row(self, step: int) -> list[float]:
-        """Return the learning rates of a step, and the share of the training that is done before it."""
-        progress = self.step.progress
-        return [*progress.rates_at(step), min(step / progress.steps, 1.0)]
 
     def load_batch(self, batch: Batch) -> None:
         """Copy a batch, and the weights for mixing it, to the tensors that the step reads."""

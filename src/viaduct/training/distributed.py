@@ -266,16 +266,12 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
         raise
     except LostRank:
         raise
-    except ViaductError as error:
-        if not group.is_rank_zero and not error.is_silent:
-            error.args = (f"rank {group.rank}: {error}",)
-        raise
-    except OSError as error:
-        explained = explain_os_error(error, sys.argv[1:])
-        if explained is None:
-            raise
-        if not group.is_rank_zero:
+    except (ViaductError, OSError) as error:
+        explained = error if isinstance(error, ViaductError) else explain_os_error(error, sys.argv[1:])
+        if explained is not None and not group.is_rank_zero and not explained.is_silent:
             explained.args = (f"rank {group.rank}: {explained}",)
+        if explained is None or explained is error:
+            raise
         raise explained from None
     except RuntimeError as error:
         if not is_lost_connection(error):

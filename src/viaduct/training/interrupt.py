@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from viaduct.signals import list_stop_signals
-from viaduct.training.output_streams import print_line
+from viaduct.training.output_streams import print_note
 
 
 class Interrupt:
@@ -44,4 +43,4 @@ class Interrupt:
         if is_first and not self.quiet:
             when = "when the network is compiled and this step is done" if self.is_compiling() else "after this step"
             saving = ", with a checkpoint" if self.saves else ""
-            print_line(f"\nEnding {when}{saving}. Ctrl-C once more ends at once.", sys.stderr)
+            print_note(f"\nEnding {when}{saving}. Ctrl-C once more ends at once.")

@@ -52,7 +52,7 @@ class Progress:
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of the first parameter group at a step."""
-        return self.initial_rates[0] * compute_rate_factor(self.recipe, step, self.run_length)
+        return self.rates_at(step)[0]
 
     def rates_at(self, step: int) -> list[float]:
         """Return the learning rates of all parameter groups at a step."""

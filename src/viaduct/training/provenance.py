@@ -18,6 +18,7 @@ import platform
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from viaduct.data.synthetic import SyntheticSet
 from viaduct.errors import BadRun
 from viaduct.json_records import Damaged, parse_object
 from viaduct.repository import UnreadableRepository, open_repository
-from viaduct.run_files import read_recipe_record
+from viaduct.run_files import compute_sha256, read_recipe_record
 
 PACKAGE = Path(__file__).parents[1]
 # Packages whose source decides what a run computes, together with viaduct's top-level modules.
@@ -181,8 +182,8 @@ def describe_init(source: str) -> dict[str, Any] | None:
             file = Path(f"{file}.index")
         facts = {"kind": stored.kind, "step": stored.metadata.step}
     record = {"source": source, "file": str(file.absolute()), **facts, "sha256": None, "bytes": None}
-    if file.is_file():
-        record |= {"sha256": try_digest(file), "bytes": file.stat().st_size}
+    with suppress(OSError):
+        record |= {"bytes": file.stat().st_size, "sha256": compute_sha256(file)}
     return record | describe_run_of_file(file)
 
 
@@ -199,13 +200,3 @@ def describe_run_of_file(file: Path) -> dict[str, Any]:
                 provenance = {}
             return {"run": str(folder.absolute()), "run_id": provenance.get("id")}
     return {"run": None, "run_id": None}
-
-
-def try_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file; None if it cannot be read."""
-    from viaduct.run_files import compute_sha256
-
-    try:
-        return compute_sha256(path)
-    except OSError:
-        return None

@@ -7,7 +7,7 @@ with explain_recipe_errors(recipe, step): ...                              for e
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -103,7 +103,12 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
-        evidence = [*layer, *find_author_line(error, list_functions(own_parts))]
+        functions = [
+            value if callable(value) else sources.find_function(value)
+            for value in own_parts.values()
+            if callable(value) or sources.is_function(value)
+        ]
+        evidence = [*layer, *find_author_line(error, functions)]
         objects = [frame.f_locals.get("self") for frame in list_frames(error)]
         in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
         if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
@@ -116,13 +121,6 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
             *suggest_size(recipe),
             f"The recipe's own parts: {', '.join(names)}.",
         ) from error
-
-
-def list_functions(own_parts: Mapping[str, Any]) -> list[Callable[..., Any]]:
-    """Return the functions among the author's parts; for a network `package.module:function`, that function."""
-    function_names = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
-    functions = [value for value in own_parts.values() if callable(value)]
-    return [*functions, *(sources.find_function(name) for name in function_names)]
 
 
 def suggest_size(recipe: Recipe) -> list[str]:

@@ -27,7 +27,7 @@ from typing import Any
 from viaduct.errors import BadRun
 from viaduct.recipes import LoadedRecipe, load_file
 from viaduct.terminal import escape_controls
-from viaduct.training.output_streams import print_line
+from viaduct.training.output_streams import print_note
 
 RECIPE_FILE, MODULES_FOLDER = "recipe.py", "recipe_modules"
 MAX_SOURCE_BYTES = 16 << 20
@@ -94,7 +94,7 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> LoadedRecipe:
     if os.environ.get("RANK", "0") == "0":
         count = len(modules.loaders)
         extra = f", with {count} module{'s' * (count > 1)} from {run / MODULES_FOLDER}" if count else ""
-        print_line(f"Executing {run / RECIPE_FILE}, the run's copy of its recipe{extra}.", sys.stderr)
+        print_note(f"Executing {run / RECIPE_FILE}, the run's copy of its recipe{extra}.")
     path = (run / RECIPE_FILE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     with modules.intercept_imports():

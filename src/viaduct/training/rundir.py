@@ -143,14 +143,11 @@ class RunDir:
             raise BadRun(message, "Choose another place with --run.")
         if anew:
             return
-        resume, changed_file = self.format_resume_command(), None
+        resume = self.format_resume_command()
         if loaded.file is not None and loaded.file != (self.path / RECIPE_FILE).resolve():
-            changed_file = next(find_changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
-        if changed_file is not None:
-            raise BadRun(
-                f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
-                f"`{resume}` continues with its own copy; for a new run give another --run.",
-            )
+            for changed_file in find_changed_files(self.path, read_checksums(self.path, record), loaded.file):
+                message = f"{changed_file} has changed since {str(self.path)!r} was begun with it."
+                raise BadRun(message, f"`{resume}` continues with its own copy; for a new run give another --run.")
         if changed_module := find_changed_model_file(record, loaded.recipe):
             message = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
             raise BadRun(message, "Restore the file, or give another --run for a new run.")

@@ -8,7 +8,7 @@ graph. These differ in their `Update`: `HostUpdate` has loss scale, learning rat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -133,13 +133,14 @@ class TrainingStep:
     def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Run forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
         parts, step = self.recipe.accumulate, self.progress.step + 1
+        factor = self.scale.value / parts * self.parallel.loss_weight  # of the loss, for an optimizer that observes it
         losses, correct_counts = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
             is_last = number == parts - 1
             self.pulse.reach_point("forward", step)
             self.timer.begin_forward()
             with self.computation.accumulate_part(is_last):
-                with self.observe_forward(parts) if is_last else nullcontext():
+                with self.optimizer_support.observe_passes(self.computation, factor) if is_last else nullcontext():
                     logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
@@ -151,12 +152,6 @@ class TrainingStep:
             losses.append(loss.detach())
             correct_counts.append(self.parallel.count_correct(logits.detach(), labels))
         return torch.stack(losses).mean(), torch.stack(correct_counts).sum(0)
-
-    def observe_forward(self, parts: int) -> AbstractContextManager[None]:
-        """Let the optimizer observe a forward pass and its backward pass, and give it the factor of the loss."""
-        return self.optimizer_support.observe_passes(
-            self.computation, self.scale.value / parts * self.parallel.loss_weight
-        )
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """Return the weighted sum of the main loss and the losses of the auxiliary heads, without weight decay."""

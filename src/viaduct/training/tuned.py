@@ -134,11 +134,6 @@ def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str]
         report_line(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
 
 
-def read_built_in(fingerprint: Fingerprint) -> BankContents:
-    """Return the shipped entries for this device and software; raise DamagedBank if that file is damaged."""
-    return Bank(BUILT_IN_BANK).read(fingerprint)
-
-
 class TuningSession:
     """One tuning run: observe a step, measure the defaults, search the operators, measure the verdict."""
 
@@ -154,7 +149,7 @@ class TuningSession:
         """`device_type` is torch's name of the device; the budget is spent at `end`, a time of time.monotonic()."""
         self.request, self.report, self.worker = request, report, worker
         self.device_type, self.end, self.report_line = device_type, end, report_line
-        self.bank, built_in = request.location.bank, read_built_in(report.fingerprint)
+        self.bank, built_in = request.location.bank, Bank(BUILT_IN_BANK).read(report.fingerprint)
         options = request.mode, request.seed, request.repeat, report_line
         self.tuner = Tuner(worker, self.bank, report.fingerprint, built_in, *options)
 

@@ -66,7 +66,10 @@ UNPUBLISHED = Position(0, "the start", 0)
 
 
 class Watchdog:
-    """Publishes the position of one rank, and ends the process if it makes no progress."""
+    """Within its `with` block: publishes the position of this rank, and ends the process if it makes no progress.
+
+    `report` prints a line.
+    """
 
     def __init__(self, group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> None:
         self.group, self.pulse, self.hang_seconds, self.report = group, pulse, hang_seconds, report
@@ -78,10 +81,10 @@ class Watchdog:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
+    def __exit__(self, *details: object) -> None:
         self._ended.set()
         self._thread.join()
         faulthandler.cancel_dump_traceback_later()
@@ -172,17 +175,3 @@ def open_store() -> Any:
     # Keys of an earlier start of the ranks must not be read.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return distributed.PrefixStore(f"viaduct/{name_job_prefix()}/watchdog/{attempt}", store)  # type: ignore[attr-defined]
-
-
-@contextlib.contextmanager
-def watch_ranks(group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> Iterator[None]:
-    """Run the watchdog of this rank within the block, if there are several ranks; `report` prints a line."""
-    if group.ranks == 1:
-        yield
-        return
-    watchdog = Watchdog(group, pulse, hang_seconds, report)
-    watchdog.start()
-    try:
-        yield
-    finally:
-        watchdog.close()

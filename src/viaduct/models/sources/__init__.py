@@ -55,7 +55,10 @@ def build(name: str, classes: int, **options: Any) -> nn.Module:
     """Return a new network of a source with `classes` outputs."""
     source, name_in_source = split_name(name)
     network: nn.Module = source.build(name_in_source, classes, **options)
-    refuse_missing_classifier(name, network, classes)
+    if find_classifier(network, classes) is None:
+        message = f"{name} has no classifier of {classes:,} outputs: none of its layers has so many."
+        hint = "viaduct trains image classifiers; features, detectors and segmenters have no such layer."
+        raise BadValue(message, hint)
     return network
 
 
@@ -106,15 +109,6 @@ def import_package(package: str) -> Any:
             f"{package} is installed, but cannot be imported: {type(error).__name__}: {first}",
             "Its version must fit the installed torch.",
         ) from None
-
-
-def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> None:
-    """Raise BadValue for a network without a layer with `classes` outputs."""
-    if find_classifier(network, classes) is None:
-        message = f"{name} has no classifier of {classes:,} outputs: none of its layers has so many."
-        raise BadValue(
-            message, "viaduct trains image classifiers; features, detectors and segmenters have no such layer."
-        )
 
 
 def find_classifier(network: nn.Module, classes: int | None = None) -> str | None:

@@ -17,6 +17,7 @@ from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.models.sources import InputSettings
 
 CLASS_PARAMETERS = ("num_classes", "classes")
+UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *arguments and **keywords
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
@@ -79,16 +80,16 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     no number of classes, or has other required arguments.
     """
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a built-in function without a signature
         return ""
-    keyword = next((key for key in CLASS_PARAMETERS if key in parameters), "")
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    by_position = [key for key, value in parameters.items() if value.kind in positional]
-    kinds = {value.kind for value in parameters.values()}
-    nameable = {key: value for key, value in parameters.items() if value.kind in (*positional, value.KEYWORD_ONLY)}
-    supplied = {keyword or (by_position[0] if by_position else ""), *options}
-    missing = [key for key, value in nameable.items() if value.default is value.empty and key not in supplied]
+    kinds = {parameter.kind for parameter in parameters}
+    named = [parameter for parameter in parameters if parameter.kind not in UNNAMED]
+    by_position = [parameter.name for parameter in named if parameter.kind != parameter.KEYWORD_ONLY]
+    keyword = next((known for known in CLASS_PARAMETERS if any(parameter.name == known for parameter in named)), "")
+    supplied = {keyword or next(iter(by_position), ""), *options}
+    required = [parameter.name for parameter in named if parameter.default is parameter.empty]
+    missing = [key for key in required if key not in supplied]
     if missing:
         message = f"{name} needs more arguments than the number of classes: {', '.join(missing)}."
         raise BadValue(message, "Write a function of your own that gives them: def make(classes): return …")
