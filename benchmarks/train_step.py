@@ -28,8 +28,9 @@ from run_description import write_record
 from viaduct import devices, models
 from viaduct.devices.timing import Clock, Sample, compute_speedup, take_turns
 from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Precision, Recipe, Sgd, Split
-from viaduct.training.callbacks import MetricsFile, NanStop, TensorBoard
+from viaduct.training.callbacks import MetricsFile, NanStop
 from viaduct.training.loop import Training
+from viaduct.training.observing import TensorBoard
 from viaduct.training.rundir import RunDir
 
 CLASSES = 1001

@@ -24,11 +24,11 @@ from viaduct.training.callbacks import (
     NanStop,
     ProgressBar,
     StopAtThreshold,
-    TensorBoard,
 )
 from viaduct.training.checkpoint import find_newest_intact, list_checkpoints
 from viaduct.training.logs import FORMATS
 from viaduct.training.loop import Training
+from viaduct.training.observing import TensorBoard
 from viaduct.training.rundir import RunDir
 
 
@@ -263,6 +263,8 @@ def test_every_line_of_the_metrics_is_json_even_where_the_loss_is_none(run: RunD
 def test_tensorboard_gets_training_and_validation(run: RunDir) -> None:
     train_recipe(RECIPE, run, TensorBoard())
     [path] = run.path.glob("events.out.tfevents.*")
+    assert not (run.path / "images").exists()
+    assert not (run.path / "histograms.jsonl").exists()
     data = path.read_bytes()
     for tag in (b"train/loss", b"train/lr", b"train/images_per_s", b"validation/top1", b"validation/f1"):
         assert tag in data

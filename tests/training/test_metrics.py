@@ -17,8 +17,9 @@ from training.tiny_runs import CLASSES, RECIPE, VALIDATION, build_training, chan
 from viaduct.data.batches import Batches
 from viaduct.errors import BadValue
 from viaduct.recipes import Arrays, CrossEntropy, ImageSet, Recipe, Split
-from viaduct.training.callbacks import MetricsFile, TensorBoard
+from viaduct.training.callbacks import MetricsFile
 from viaduct.training.metrics import MAX_CONFUSION_CLASSES, ImageResults, Score, compute_score, evaluate
+from viaduct.training.observing import TensorBoard
 from viaduct.training.rundir import RunDir
 
 

@@ -17,10 +17,10 @@ from training.tiny_runs import RECIPE, build_normed_network, build_training, cha
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe
+from viaduct.training import sink
 from viaduct.training.callbacks import Callback, MetricsFile
-from viaduct.training.observing import BINS, Observer, build_tensorboard, describe_graph, measure_histograms, to_pixels
+from viaduct.training.observing import BINS, TensorBoard, describe_graph, measure_histograms, to_pixels
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture
 
 BASE = replace(
     RECIPE, model=build_normed_network, epochs=3, log=Log(every_steps=4, tensorboard="all", tensorboard_every=5)
@@ -29,7 +29,7 @@ BASE = replace(
 
 def observe_training(recipe: Recipe, run: RunDir, *others: Callback, **more: Any) -> Any:
     run.path.mkdir(exist_ok=True)
-    return train_recipe(recipe, run, build_tensorboard(recipe), MetricsFile(), *others, **more)
+    return train_recipe(recipe, run, TensorBoard(recipe.log.tensorboard_names), MetricsFile(), *others, **more)
 
 
 def read_events(run: RunDir) -> Any:
@@ -66,7 +66,7 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
     assert sorted(path.name for path in (run.path / "images").iterdir()) == [
         f"step-{step:08d}.png" for step in (5, 10, 15)
     ]
-    again = build_training(BASE, run, build_tensorboard(BASE))
+    again = build_training(BASE, run, TensorBoard(BASE.log.tensorboard_names))
     again.progress.step = 10
     again.callbacks[0].start(again)
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [5, 10]
@@ -77,7 +77,7 @@ def test_recording_changes_no_weight_captured_or_not(tmp_path: Path, monkeypatch
     looked = observe_training(BASE, RunDir(tmp_path / "looked"))
     assert all(torch.equal(copy_weights(looked)[name], tensor) for name, tensor in copy_weights(plain).items())
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
-    monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+    monkeypatch.setattr(sink, "capture_graph", lambda device, work: work)
     sunk = train_recipe(replace(BASE, sink="auto", log=Log(every_steps=4)), RunDir(tmp_path / "sunk"))
     both = observe_training(replace(BASE, sink="auto"), RunDir(tmp_path / "both"))
     assert both.sink is not None
@@ -159,5 +159,5 @@ def test_top5_of_training_is_counted_over_all_ranks(tmp_path: Path) -> None:
 def test_an_unknown_word_is_refused_and_nothing_is_observed_unasked() -> None:
     with pytest.raises(BadValue, match=r"log.tensorboard is 'pictures'; it must be some of images, histograms"):
         Log(tensorboard="pictures")
-    assert not isinstance(build_tensorboard(RECIPE), Observer)
+    assert RECIPE.log.tensorboard_names == set()
     assert Log(tensorboard="images, graph").tensorboard_names == {"images", "graph"}

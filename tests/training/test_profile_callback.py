@@ -28,6 +28,7 @@ from viaduct.profiling.folder import read_profile
 from viaduct.profiling.options import ProfilingOptions, Window
 from viaduct.profiling.record import Facts, Kernel, Profile, Step
 from viaduct.recipes import Ema, LoadedRecipe, Recipe
+from viaduct.training import sink
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
@@ -42,7 +43,6 @@ from viaduct.training.profile_callback import (
 from viaduct.training.request import TrainingRequest
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import run_training
-from viaduct.training.sink import Capture
 
 BASE = replace(RECIPE, model=build_dropout_network)  # two epochs of five steps, with dropout
 STEPS_ALONE = ProfilingOptions(operators=False)
@@ -242,7 +242,7 @@ def test_a_finished_run_says_that_nothing_was_profiled(tmp_path: Path, capsys: p
 def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor says that it can capture, and what is captured runs again when it is replayed."""
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
-    monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+    monkeypatch.setattr(sink, "capture_graph", lambda device, work: work)
 
 
 @pytest.mark.usefixtures("capturing")

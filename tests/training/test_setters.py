@@ -26,11 +26,11 @@ from training.tiny_runs import (
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Cosine, Recipe
+from viaduct.training import sink
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture
 
 BASE = replace(RECIPE, model=build_normed_network, epochs=3, schedule=Cosine(warmup_epochs=0))
 Change = Callable[[Training], None]
@@ -135,7 +135,7 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
 ) -> None:
     if captured:
         monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
-        monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+        monkeypatch.setattr(sink, "capture_graph", lambda device, work: work)
     recipe = change_part(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
     change = ChangesAt(5, CHANGES[name])
     uninterrupted = train_recipe(recipe, RunDir(tmp_path / "whole"), change, Checkpointing())

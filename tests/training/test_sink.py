@@ -29,6 +29,7 @@ from viaduct.data.batches import Batch
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue
 from viaduct.recipes import Recipe
+from viaduct.training import sink
 from viaduct.training.callbacks import (
     Callback,
     Checkpointing,
@@ -37,12 +38,12 @@ from viaduct.training.callbacks import (
     ProgressBar,
     StepMark,
     StopAtThreshold,
-    TensorBoard,
 )
 from viaduct.training.checkpoint import list_checkpoints
 from viaduct.training.loop import Training
+from viaduct.training.observing import TensorBoard
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import BatchFeed, Capture, Work, describe_sink
+from viaduct.training.sink import BatchFeed, Work, capture_graph, describe_sink
 
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
@@ -128,8 +129,8 @@ def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: An
         assert first.fit() == "interrupted"
     saved = list_checkpoints(run.checkpoints)[-1]
     assert saved.step == stop
-    for sink in (4, 0, 3):  # how a run is sunk may change
-        again = resume_training(replace(recipe, sink=sink), run, saved)
+    for length in (4, 0, 3):  # how a run is sunk may change
+        again = resume_training(replace(recipe, sink=length), run, saved)
         assert all(
             torch.equal(tensor, copy_weights(uninterrupted)[name]) for name, tensor in copy_weights(again).items()
         )
@@ -217,7 +218,9 @@ class Vendor:
 
 
 class Cards:
-    """A device room whose graphs can be replayed."""
+    """A device whose graphs can be replayed."""
+
+    NAME = "npu"
 
     def get_graph_class(self) -> type:
         return type("NPUGraph", (), {"replay": lambda self: None})
@@ -232,9 +235,9 @@ def test_a_capture_that_fails_leaves_stream_random_numbers_and_garbage_as_they_w
     def fail() -> None:
         raise RuntimeError("operation not permitted")
 
-    capture: Any = Capture(Cards(), "npu")  # type: ignore[arg-type]
+    device: Any = Cards()
     with pytest.raises(RuntimeError, match="not permitted"):
-        capture(fail)
+        capture_graph(device, fail)
     assert vendor.stream == "usual"
     assert gc.isenabled()
     drawn = torch.rand(3, generator=vendor.default_generators[0].state)
@@ -244,8 +247,8 @@ def test_a_capture_that_fails_leaves_stream_random_numbers_and_garbage_as_they_w
 def test_no_older_graph_is_collected_while_another_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     vendor = Vendor()
     monkeypatch.setattr(torch, "npu", vendor, raising=False)
-    capture: Any = Capture(Cards(), "npu")  # type: ignore[arg-type]
-    capture(lambda: None)
+    device: Any = Cards()
+    capture_graph(device, lambda: None)
     assert vendor.collecting is False
     assert gc.isenabled()
     assert vendor.default_generators[0].state is None  # nothing went wrong: its state is its own
@@ -307,7 +310,7 @@ AUTO = change_part(replace(BASE, sink="auto"), "log", every_steps=4)
 def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor says that it can capture, and what is captured runs again when it is replayed."""
     monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
-    monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+    monkeypatch.setattr(sink, "capture_graph", lambda device, work: work)
 
 
 class Quiet(Recorder):

@@ -47,19 +47,16 @@ class Graphs:
     def synchronize(self) -> None:
         self.waited += 1
 
-    def capture(self, device: object, kind: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-        def record(work: Callable[[], None]) -> Callable[[], None]:
-            self.captured += 1
-            return work
-
-        return record
+    def capture(self, device: object, work: Callable[[], None]) -> Callable[[], None]:
+        self.captured += 1
+        return work
 
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Graphs:
     made = Graphs()
     monkeypatch.setattr(step_sink.devices, "get", lambda name: made)
-    monkeypatch.setattr(step_sink, "Capture", made.capture)
+    monkeypatch.setattr(step_sink, "capture_graph", made.capture)
     return made
 
 
@@ -120,10 +117,10 @@ def test_autocast_around_a_captured_step_is_refused(graphs: Graphs) -> None:
 def test_a_step_that_cannot_be_captured_is_refused(
     graphs: Graphs, monkeypatch: pytest.MonkeyPatch, error: type[Exception], wanted: type[Exception]
 ) -> None:
-    def capture(work: Callable[[], None]) -> None:
+    def capture(device: object, work: Callable[[], None]) -> None:
         raise error("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(step_sink, "Capture", lambda *_: capture)
+    monkeypatch.setattr(step_sink, "capture_graph", capture)
     with viaduct.sink(lambda x: x * 2) as run:
         for _ in range(WARM_UP_CALLS):
             run(torch.ones(2))

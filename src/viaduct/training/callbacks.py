@@ -18,23 +18,10 @@ A recipe of your own may have callbacks: instances of a subclass of `Callback`. 
                                        last checkpoint; after an error only if an image cannot be read or a metric of
                                        the recipe fails
 
-A callback may call `training.request_stop("reason")` (the run then counts as finished), change later steps by
-`training.change_learning_rate(rate | factor=…)`, `.change_order_seed(seed)` and `.change_loss_weights(main=…,
-auxiliary=…)` (checkpoints keep all three), and read, but should not replace, `training.model`, `.optimizer`, `.step`,
-`.steps`, `.epoch`, `.rate`, `.recipe`, `.run`.
+Log records and scores are those of all ranks together; `forward` and `gradients` get the images, labels and loss of
+this rank. `forward` gets labels that mixup or cutmix has mixed, `gradients` the images and labels before mixing.
 
-With several ranks only rank 0 calls callbacks. A callback with `every_rank = True` is called on each rank and must do
-the same on all. Log records and scores are those of all ranks together; `forward` and `gradients` get the images,
-labels and loss of this rank. A stop that only rank 0 requests takes effect a step or two later, when all ranks know of
-it.
-
-`forward` gets labels that mixup or cutmix has mixed; `gradients` gets the images and labels before mixing.
-
-In a sink (`--sink N`) the device runs N steps without the host, so `step` is called only after the last of them. With
-`--sink auto` a callback that defines `step` switches sinks off, unless it has `every_step = False`: then `step` is
-called about once a second. A callback with `needs_every_step = True` is called after each step and sees every operator
-of the network: the run then uses no sinks and no kernels of viaduct. (`closely`, its former name, works until the next
-release.)
+docs/own-recipe.md describes what a callback may read and change, and callbacks with several ranks and with sinks.
 """
 
 from __future__ import annotations
@@ -51,7 +38,6 @@ from typing import IO, TYPE_CHECKING, Any
 from viaduct.errors import Diverged
 from viaduct.json_records import finite_or_null
 from viaduct.training.checkpoint import SavedCheckpoint, find_newest_intact, prune
-from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
 from viaduct.training.rundir import STEP_MARK_BYTES, STEP_MARK_FILE
 
@@ -90,13 +76,14 @@ class LogRecord:
 class Callback:
     """Base of all callbacks, whose methods do nothing. A subclass defines those that it wants."""
 
-    every_rank = False
+    every_rank = False  # True: it is called on each rank, not only on rank 0, and must do the same on all
+    # True: it observes each step and every operator of the network, so the run uses no sinks and no kernels of viaduct.
     needs_every_step = False
     every_step = True  # if `step` is defined, it must be called after each step, so `--sink auto` uses no sinks
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "closely" in vars(cls):
+        if "closely" in vars(cls):  # the former name of `needs_every_step`, which works until the next release
             warnings.warn(f"{cls.__name__}.closely is now called needs_every_step", FutureWarning, stacklevel=2)
             cls.needs_every_step = vars(cls)["closely"]
 
@@ -217,25 +204,6 @@ class MetricsFile(Callback):
     def write(self, kind: str, record: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(finite_or_null({"kind": kind, **record}), allow_nan=False) + "\n")
-
-
-class TensorBoard(Callback):
-    """Writes RUN/events.*, for `tensorboard --logdir`."""
-
-    def start(self, training: Training) -> None:
-        self.file = EventFile(training.run.path, training.step)
-
-    def log(self, training: Training, record: LogRecord) -> None:
-        names = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
-        values = {name: getattr(record, name) for name in names} | {"l2_loss": record.total_loss - record.loss}
-        if record.top5 is not None:
-            values["top5"] = record.top5
-        self.file.write_scalars(record.step, {f"train/{name}": value for name, value in values.items()})
-
-    def evaluation(self, training: Training, score: Score) -> None:
-        names = ("loss", "top1", "top5", "precision", "recall", "f1")
-        values = {name: getattr(score, name) for name in names} | score.recipe_metrics
-        self.file.write_scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 
 class ProgressBar(Callback):

@@ -8,7 +8,6 @@ device without returning to the host.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -33,7 +32,7 @@ from viaduct.training.metrics import Score, evaluate
 from viaduct.training.networks import apply_source_settings, build_model, describe_model, place_model
 from viaduct.training.optim import build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.optimizer_support import support_optimizer
-from viaduct.training.output_streams import print_line
+from viaduct.training.output_streams import print_note
 from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
@@ -182,7 +181,7 @@ class Training:
         self.refuse_single_rank("change_loss_weights")
         self.progress.change_loss_weights(main, auxiliary)
         if self.sink:
-            self.sink.discard_capture()
+            self.sink.replay = None  # the captured step has the old weights
 
     def refuse_single_rank(self, setter: str) -> None:
         """Raise BadValue if `setter` is called by a callback that runs only on rank 0, because all ranks must agree."""
@@ -191,7 +190,7 @@ class Training:
             raise BadValue(message, "Give the callback `every_rank = True`, so that all ranks make the same change.")
 
     def request_stop(self, reason: str) -> None:
-        """Finish the run after this step, or a step or two later if only rank 0 calls this."""
+        """Finish the run after this step, or after the next one if only rank 0 calls this."""
         if self.group.ranks == 1 or self._is_on_every_rank:
             self.progress.stop_reason = reason
         else:
@@ -398,7 +397,7 @@ class Training:
     def print_note(self, line: str) -> None:
         """Print a line for the user on stderr, on rank 0 only."""
         if self.group.is_rank_zero:
-            print_line(line, sys.stderr)
+            print_note(line)
 
     def emit(self, event: str, *details: Any) -> None:
         """Call the method `event` of every callback."""

@@ -1,4 +1,4 @@
-"""Records input images, histograms and the network's graph for TensorBoard and the live page (`--tensorboard`).
+"""Writes RUN/events.*, for `tensorboard --logdir`; images and histograms also for the live page (`--tensorboard`).
 
 Images and histograms are recorded in one step per interval (`--tensorboard-every`); that step is not replayed from a
 captured graph. They go into the event file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that
@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from viaduct.data.png import encode_png
 from viaduct.devices.base import summarise_error
 from viaduct.recipes import Recipe
-from viaduct.training.callbacks import TensorBoard
+from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import replace_contents
+from viaduct.training.events import EventFile
 from viaduct.training.layout import preserve_state
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
+    from viaduct.training.metrics import Score
 
 BINS = 30  # of a histogram
 SHEET_IMAGES, SHEET_COLUMNS = 16, 4  # images of a batch that are recorded together in one image
@@ -33,20 +35,15 @@ Pixels = npt.NDArray[np.uint8]
 Histogram = dict[str, Any]
 
 
-def build_tensorboard(recipe: Recipe) -> TensorBoard:
-    """Return the callback that writes the TensorBoard events that the recipe asks for."""
-    return Observer(recipe.log.tensorboard_names) if recipe.log.tensorboard_names else TensorBoard()
+class TensorBoard(Callback):
+    """Writes curves and, if asked for, images and histograms of some steps, and the network's graph once."""
 
-
-class Observer(TensorBoard):
-    """Writes the curves of `TensorBoard`, also images and histograms of some steps, and the network's graph once."""
-
-    def __init__(self, kinds: frozenset[str]) -> None:
-        """`kinds` are the records to write besides the curves, of `recipes.TENSORBOARD_RECORDS`."""
+    def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
+        """`kinds` are the records to write besides the curves: some of "images", "histograms" and "graph"."""
         self.kinds = kinds
 
     def start(self, training: Training) -> None:
-        super().start(training)
+        self.file = EventFile(training.run.path, training.step)
         self.histograms = training.run.path / "histograms.jsonl"
         self.images = training.run.path / "images"
         if self.histograms.is_file():  # a resumed run: drop histograms of steps that are taken again
@@ -58,6 +55,18 @@ class Observer(TensorBoard):
                 self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
             except Exception as error:  # a user's network may raise anything while it is traced
                 training.print_note(f"--tensorboard graph: the network cannot be traced ({summarise_error(error)}).")
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        names = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
+        values = {name: getattr(record, name) for name in names} | {"l2_loss": record.total_loss - record.loss}
+        if record.top5 is not None:
+            values["top5"] = record.top5
+        self.file.write_scalars(record.step, {f"train/{name}": value for name, value in values.items()})
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        names = ("loss", "top1", "top5", "precision", "recall", "f1")
+        values = {name: getattr(score, name) for name in names} | score.recipe_metrics
+        self.file.write_scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1

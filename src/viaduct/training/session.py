@@ -41,7 +41,7 @@ from viaduct.training.limits import explain_limits
 from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import FORMATS
 from viaduct.training.loop import FINISHED, Training
-from viaduct.training.observing import build_tensorboard
+from viaduct.training.observing import TensorBoard
 from viaduct.training.output_streams import print_note
 from viaduct.training.profile_callback import Profiling, write_profiles_on_error
 from viaduct.training.request import TrainingRequest
@@ -54,7 +54,7 @@ from viaduct.training.starting import (
     use_bank,
 )
 from viaduct.training.tracking import build_trackers
-from viaduct.training.watchdog import watch_ranks
+from viaduct.training.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ def run_rank(request: TrainingRequest, group: Group, page: LivePage | None) -> O
             page.follow(lambda: (training.step, training.steps))
         for dump in dumping:
             cleanups.callback(dump.close)
-        watchdog = watch_ranks(group, training.pulse, recipe.parallel.hang_seconds, partial(print_and_log, run))
+        hang_seconds, report = recipe.parallel.hang_seconds, partial(print_and_log, run)
         with (
             contextlib.closing(progress_bar),
             training.train_batches,
             training.validation,
-            watchdog,
+            Watchdog(group, training.pulse, hang_seconds, report) if group.ranks > 1 else contextlib.nullcontext(),
             record_failure(request, training),
             write_profiles_on_error(profiling, training),
         ):
@@ -209,5 +209,6 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_rank_zero else []
-    recorders = [*step_mark, MetricsFile(), build_tensorboard(recipe), *trackers, FORMATS[recipe.log.format]()]
+    tensorboard = TensorBoard(recipe.log.tensorboard_names)
+    recorders = [*step_mark, MetricsFile(), tensorboard, *trackers, FORMATS[recipe.log.format]()]
     return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]

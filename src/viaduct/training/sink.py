@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,9 +58,8 @@ class Sink:
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
-        device_type = training.torch_device.type
-        self.feed = BatchFeed(device_type if obstacle is None else "cpu")  # "cpu": without streams
-        self.capture: Callable[[Work], Work] = Capture(training.device, device_type)
+        self.feed = BatchFeed(training.torch_device.type if obstacle is None else "cpu")  # "cpu": without streams
+        self.capture: Callable[[Work], Work] = partial(capture_graph, training.device)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
@@ -114,17 +114,14 @@ class Sink:
         self.has_optimizer_state = scale.skipped == skipped_before or self.has_optimizer_state
 
     def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
-        """Take `count` steps on the device, or fewer if the run is stopped or a step cannot be captured.
-
-        If a step cannot be captured, the host drives a step with its batch instead.
-        """
+        """Take `count` steps on the device, or fewer if the run is stopped or a step cannot be captured."""
         progress, done = self.progress, 0
-        unused: Batch | None = None
-        batch = self.feed.take_batch(batches)
-        step = self.device_step = self.device_step or DeviceStep(self.step, batch, self.longest)
+        first_batch = self.feed.take_batch(batches)
+        step = self.device_step = self.device_step or DeviceStep(self.step, first_batch, self.longest)
         step.load_schedule(count)
+        batch: Batch | None = first_batch
         try:
-            while self.run_device_step(step, batch):
+            while batch is not None and self.run_device_step(step, batch):
                 self.step.timer.end_step()
                 step.count_step()
                 done += 1
@@ -132,17 +129,13 @@ class Sink:
                 is_last = done == count
                 if progress.step < progress.steps and not (is_last and progress.is_epoch_end):
                     self.feed.prepare_next(batches)  # a callback may still change the order of the next epoch
-                if is_last or self.training.is_stopping():
-                    break
-                batch = self.feed.take_batch(batches)
-            else:
-                unused = batch
+                batch = None if is_last or self.training.is_stopping() else self.feed.take_batch(batches)
         finally:  # also after an image that cannot be read: the steps before it are done
             step.finish(done)
             # A checkpoint stores the rate of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
-        if unused is not None:
-            self.training.run_step(unused)
+        if batch is not None:  # the step with this batch could not be captured: the host drives it
+            self.training.run_step(batch)
 
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
         """Take one step on the device and return True; return False if no step can be captured.
@@ -184,10 +177,6 @@ class Sink:
         timer.end_replay()
         return True
 
-    def discard_capture(self) -> None:
-        """Let the next step be captured again, because a value that it reads on the host has changed."""
-        self.replay = None
-
     def refuse_host_changes(self, before: dict[str, Any]) -> None:
         """Fall back to the host if the last step has changed a value in Python, because a replay runs no Python."""
         after = read_host_state(self.step)
@@ -201,29 +190,24 @@ class Sink:
         self.training.print_note(f"--sink {self.recipe.sink}: the host drives each step, because {reason}.")
 
 
-class Capture:
-    """Captures the kernels that a function launches as a graph, and returns a function that replays it."""
-
-    def __init__(self, device: Device, device_type: str) -> None:
-        self.device, self.device_type = device, device_type
-
-    def __call__(self, work: Work) -> Work:
-        make_graph: Any = self.device.get_graph_class()
-        vendor = getattr(torch, self.device_type)
-        # In the default mode it is an error if loader threads pin memory during the capture.
-        options = {"capture_error_mode": "thread_local"} if self.device_type == "cuda" else {}
-        graph, stream_before = make_graph(), vendor.current_stream()
-        try:
-            with pause_garbage_collection(), vendor.graph(graph, **options):
-                work()
-        except BaseException:
-            vendor.set_stream(stream_before)
-            renew_generator(vendor)
-            raise
-        finally:
-            vendor.set_stream(stream_before)  # after an error torch leaves its own stream in place
-        replay: Work = graph.replay
-        return replay
+def capture_graph(device: Device, work: Work) -> Work:
+    """Capture the kernels that a function launches as a graph; return a function that replays it."""
+    make_graph: Any = device.get_graph_class()
+    vendor = getattr(torch, device.NAME)
+    # In the default mode it is an error if loader threads pin memory during the capture.
+    options = {"capture_error_mode": "thread_local"} if device.NAME == "cuda" else {}
+    graph, stream_before = make_graph(), vendor.current_stream()
+    try:
+        with pause_garbage_collection(), vendor.graph(graph, **options):
+            work()
+    except BaseException:
+        vendor.set_stream(stream_before)
+        renew_generator(vendor)
+        raise
+    finally:
+        vendor.set_stream(stream_before)  # after an error torch leaves its own stream in place
+    replay: Work = graph.replay
+    return replay
 
 
 @contextmanager

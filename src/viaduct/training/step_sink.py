@@ -23,7 +23,7 @@ from viaduct import devices
 from viaduct.devices.base import Device, summarise_error
 from viaduct.errors import BadValue
 from viaduct.random_states import read_random_states
-from viaduct.training.sink import Capture, Work, find_first_error, run_on_stream
+from viaduct.training.sink import Work, capture_graph, find_first_error, run_on_stream
 
 LOGGER = logging.getLogger("viaduct")
 WARM_UP_CALLS = 3  # calls before the capture, in which libraries and optimizers initialise
@@ -161,7 +161,7 @@ class StepSink:
             message = "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step."
             raise BadValue(message, "Put `with torch.autocast(...)` into the step.")
         try:
-            return Capture(self.device, self.device.NAME)(self.run_step)
+            return capture_graph(self.device, self.run_step)
         except Exception as error:
             cause = find_first_error(error)
             if isinstance(cause, BadValue) or not isinstance(cause, RuntimeError):
