@@ -79,7 +79,7 @@ def measure_optimizer_steps(bench: Bench) -> dict[str, float]:
 
 def measure_whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
     plan = plan_precision(Precision(), bench.room)
-    computation = Computation(bench.model, plan, bench.device, compiled=False, device_graphs=False)
+    computation = Computation(bench.model, plan, bench.device)
     images = torch.randn(batch, 3, size, size, device=bench.device).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (batch,), device=bench.device)
     found = {}

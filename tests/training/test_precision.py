@@ -104,7 +104,7 @@ def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
 
 def computation(plan: PrecisionPlan) -> Computation:
     torch.manual_seed(1)
-    return Computation(build_normed_network(4), plan, CPU, compiled=False, device_graphs=False)
+    return Computation(build_normed_network(4), plan, CPU)
 
 
 def dtypes(module: nn.Module) -> dict[str, torch.dtype]:

@@ -86,7 +86,7 @@ FP32 = PrecisionPlan("fp32", False, False)
 
 
 def computation(model: nn.Module, plan: PrecisionPlan = FP32) -> Computation:
-    return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
+    return Computation(model, plan, torch.device("cpu"))
 
 
 def validation() -> BatchStream:

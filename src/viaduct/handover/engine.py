@@ -108,7 +108,7 @@ def build_engine(
             choose_kernels(network, batch, classifier.size)
             return Engine(classifier.size, torch_device, device_module, plan.compute, network, dtype, folded=True)
     model = place_model(copy.deepcopy(classifier.network), torch_device)
-    computation = Computation(model, plan, torch_device, compiled=False, device_graphs=False)
+    computation = Computation(model, plan, torch_device)
     computation.train(False)
     return Engine(classifier.size, torch_device, device_module, plan.compute, computation, torch.float32, False, note)
 

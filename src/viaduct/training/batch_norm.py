@@ -116,7 +116,7 @@ def open_checkpoint(
     weights = saved.read_averaged_weights() if recipe.ema else saved.read_model()
     checkpoint.load_model(model, weights, saved.path)
     plan = plan_precision(recipe.precision, device)
-    return Computation(model, plan, torch_device, compiled=False, device_graphs=False)
+    return Computation(model, plan, torch_device)
 
 
 def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:

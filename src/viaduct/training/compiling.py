@@ -169,12 +169,9 @@ def choose_parts(network: nn.Module, mode: CompileMode, patterns: str, has_own_k
 
 
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
-    """Return the recipe's mode, with `auto` resolved to graph if compiling is known to pay, else to eager.
+    """Return the recipe's mode, with `auto` resolved to graph if compiling is asked for or known to pay, else to eager.
 
-    Compiling pays for a network given by its name, trained by one rank on an NVIDIA card with Triton and a C compiler,
-    unless the run is deterministic, an evaluation, or given fewer than MIN_STEPS_TO_COMPILE `steps`. `auto` also
-    becomes graph with `--compile regional|whole` or `--compile-parts`, and eager with `--compile off` or if a callback
-    observes every step (`observed`), which have precedence.
+    `observed`: a callback observes every step.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -182,11 +179,11 @@ def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Lite
         return "eager"
     if recipe.compile != "auto" or recipe.compile_parts:
         return "graph"
+    # Compiling is known to pay for named networks, on one NVIDIA card with Triton and a C compiler.
     is_short = 0 < recipe.steps < MIN_STEPS_TO_COMPILE  # steps is 0 if the recipe gives epochs
-    is_users_network = not isinstance(recipe.model, str)
-    if device != "cuda" or ranks > 1 or is_users_network or is_short or recipe.deterministic:
-        return "eager"
-    return "graph" if has_compiler() and not recipe.evaluation.eval_only else "eager"
+    is_excluded = is_short or recipe.deterministic or recipe.evaluation.eval_only
+    pays = device == "cuda" and ranks == 1 and isinstance(recipe.model, str) and not is_excluded and has_compiler()
+    return "graph" if pays else "eager"
 
 
 def has_compiler() -> bool:

@@ -115,16 +115,16 @@ class Training:
         """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
+        compile = "whole" if every_step and recipe.compile == "auto" else recipe.compile
         return Computation(
             self.model,
             self.precision_plan,
             self.torch_device,
-            compiled=self.mode == "graph",
+            compile if self.mode == "graph" else "off",
+            recipe.compile_parts,
             # A sink captures a whole step as a graph, and a graph cannot hold the graphs of torch's compiler.
             device_graphs=self.device.get_graph_class() is not None and not may_sink,
             parallel=self.parallel.wrap_network,
-            compile="whole" if every_step and recipe.compile == "auto" else recipe.compile,
-            compile_parts=recipe.compile_parts,
             fuse=self.fuse_kernels,
         )
 

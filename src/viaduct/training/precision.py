@@ -19,6 +19,7 @@ from viaduct.training.compiling import Compilation, CompileMode
 from viaduct.training.optim import NORMS
 from viaduct.training.single_pixels import guard_single_pixels
 
+MAX_STREAK = 50  # overflows in a row with a fixed scale, after which no further step is expected to succeed
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -42,14 +43,10 @@ class PrecisionPlan:
 
 
 def plan_precision(precision: Precision, device: Device) -> PrecisionPlan:
-    """Resolve a recipe's precision on a device.
-
-    `auto` is bf16 if the hardware has it, else fp16 with the recipe's loss scale (Ascend 910, MLU370, NVIDIA Volta and
-    Turing), else fp32. The levels O1 to O3 compute in the dtype that `choose_reduced_dtype` returns.
-    """
+    """Resolve a recipe's precision on a device, by the rules of `recipes.Precision`."""
     level = precision.compute
     if level == "auto":
-        native = device.list_native_dtypes()
+        native = device.list_native_dtypes()  # without bf16: Ascend 910, MLU370, NVIDIA Volta and Turing
         return PrecisionPlan(next((dtype for dtype in ("bf16", "fp16") if dtype in native), "fp32"))
     if level in ("fp32", "O0"):
         return PrecisionPlan("fp32")
@@ -108,12 +105,10 @@ class LossScale:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if overflows are taken to go on, because the scale cannot shrink.
-
-        A dynamic scale is at its minimum of 1 and gradients still overflow, or 50 steps in a row overflowed with a
-        fixed scale.
-        """
-        return self.streak > 0 and self.value <= 1.0 if self.is_dynamic else self.streak >= 50
+        """Return True if overflows are taken to go on, because the scale cannot shrink."""
+        if self.is_dynamic:
+            return self.streak > 0 and self.value <= 1.0
+        return self.streak >= MAX_STREAK
 
     def update(self, finite: bool) -> None:
         """Count a step, and adapt a dynamic scale; `finite` is False if its gradients overflowed."""
@@ -147,17 +142,16 @@ class Computation:
         model: nn.Module,
         plan: PrecisionPlan,
         device: torch.device,
-        compiled: bool,
-        device_graphs: bool,
-        parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
-        compile: CompileMode = "auto",
+        compile: CompileMode = "off",
         compile_parts: str = "",
+        device_graphs: bool = False,
+        parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
         """Cast the network, install viaduct's kernels, wrap the network for several ranks, and compile it.
 
-        `fuse` installs the kernels and returns how many parts use them; `parallel` wraps the network. With `compiled`,
-        `compile` and `compile_parts` select what is compiled; `device_graphs` is passed to `Compilation`.
+        `fuse` installs the kernels and returns how many parts use them; `parallel` wraps the network. The other options
+        are those of `Compilation`.
         """
         self.precision_plan = plan
         self.master = model
@@ -167,8 +161,7 @@ class Computation:
             guard_single_pixels(self.network)  # works around a bug of oneDNN
         self.fused_count = fuse(self.network)
         self.wrapped = parallel(self.network)  # shares the network's weights
-        mode = compile if compiled else "off"
-        self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)
+        self.compilation = Compilation(self.wrapped, self.network, compile, device_graphs, compile_parts)
         self.run = self.compilation.run  # calls the network, compiled or not
 
     def __call__(self, images: Tensor) -> Tensor:

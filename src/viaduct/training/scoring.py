@@ -130,29 +130,32 @@ def score_all(
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    plan, compiled = plan_precision(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
+    plan = plan_precision(recipe.precision, device_module)
     if (note := describe_emulation(plan, device_module)) and group.is_rank_zero:
         print(note, file=sys.stderr)
-    computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
-    share = {"share": RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks)} if group.ranks > 1 else {}
-    stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
+    is_compiled = recipe.mode == "graph" and not recomputing.batches
+    computation = Computation(model, plan, torch_device, recipe.compile if is_compiled else "off")
+    share: dict[str, Any] = {}
+    if group.ranks > 1:
+        share = {"share": RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks)}
+    open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
     with contextlib.ExitStack() as streams:
-        batches, recompute = streams.enter_context(stream), None
+        batches = streams.enter_context(open_batches(images.validation, train=False, **share))
+        recompute = None
         if recomputing.batches:
-            training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
-            streams.enter_context(training)
+            training = streams.enter_context(open_batches(images.train, train=True))
             recompute = partial(recompute_and_save, computation, training, recomputing, recipe, group)
         rows = [score(saved, recipe, computation, batches, images.names, group, recompute, ema) for saved in chosen]
-    epochs = [find_epoch(row, recipe, images) for row in rows]
-    if group.is_rank_zero and any(epoch != row["epoch"] for epoch, row in zip(epochs, rows, strict=True)):
-        print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
     if not group.is_rank_zero:
         return []
-    common = {
-        "data": str(path) if path else recipe.data.name,
-        "batch_norm_recomputed_from_batches": recomputing.batches,
-    }
-    return [{**row, "epoch": epoch, **common} for epoch, row in zip(epochs, rows, strict=True)]
+    stated_epochs = [row["epoch"] for row in rows]
+    for row in rows:
+        row["epoch"] = find_epoch(row, recipe, images)
+        row["data"] = str(path) if path else recipe.data.name
+        row["batch_norm_recomputed_from_batches"] = recomputing.batches
+    if stated_epochs != [row["epoch"] for row in rows]:
+        print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
+    return rows
 
 
 def recompute_and_save(
