@@ -270,6 +270,17 @@ def test_evaluating_only_takes_no_step(run: RunDir) -> None:
     assert same(copy_weights(state), before)
 
 
+def test_an_interrupted_evaluation_does_not_count_as_finished(run: RunDir) -> None:
+    recorder = Recorder()
+    state = build_training(
+        replace(RECIPE, evaluation=Evaluation(eval_only=True)), run, recorder, read_signal=lambda: 15
+    )
+    with state.train_batches, state.validation:
+        assert state.fit() == "interrupted"
+    assert state.score is None
+    assert [event for event, _ in recorder.events] == ["start", "evaluating 1/3", "end: interrupted"]
+
+
 def test_evaluation_changes_neither_weights_nor_statistics_nor_random_states(run: RunDir) -> None:
     often = replace(RECIPE, model=build_dropout_network, evaluation=Evaluation(every_epochs=0.2))
     never = replace(often, evaluation=Evaluation(every_epochs=0))

@@ -13,6 +13,7 @@ from training.tiny_runs import change_part
 from training.tiny_sessions import TINY, count_steps, read_stderr, run_recipe
 from viaduct.recipes import Evaluation
 from viaduct.training.callbacks import Callback
+from viaduct.training.interrupt import Interrupt
 from viaduct.training.rundir import RunDir
 
 
@@ -67,6 +68,17 @@ def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.Ca
     assert "Evaluating" in capsys.readouterr().out
     assert run_recipe(run) == "finished"
     assert count_steps(run) == 10
+
+
+def test_an_interrupted_evaluation_says_that_it_has_no_result(
+    run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_recipe(run, replace(TINY, steps=4))
+    monkeypatch.setattr(Interrupt, "get_signal", lambda self: 15)
+    assert run_recipe(run, replace(TINY, evaluation=Evaluation(eval_only=True))) == "interrupted"
+    error = read_stderr(capsys)
+    assert "The evaluation was interrupted: it has no result." in error
+    assert "Continue with" not in error
 
 
 def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: RunDir) -> None:

@@ -81,6 +81,10 @@ def fit_and_save(training: Training) -> str:
 
 
 def print_resume_command(training: Training) -> None:
+    """Print after which step a run was stopped, and the command that continues it."""
+    if training.recipe.evaluation.eval_only:
+        training.print_note("The evaluation was interrupted: it has no result.")
+        return
     training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
     training.print_note(f"  {training.run.format_resume_command(training.group.ranks_flag)}")
 

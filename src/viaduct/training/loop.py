@@ -210,7 +210,7 @@ class Training:
         self.stopwatch.restart()
         if self.recipe.evaluation.eval_only:
             self.evaluate()
-            return self.finish(FINISHED)
+            return self.finish("interrupted" if self.score is None else FINISHED)
         if progress.is_evaluation_due():  # the run was interrupted before this evaluation
             self.evaluate()
         batches = self.begin_training()
