@@ -47,10 +47,6 @@ class Sizes:
     def macs(self) -> int:
         return sum(part.macs for part in self.parts)
 
-    @property
-    def parameters_in_training_only(self) -> int:
-        return sum(part.parameters for part in self.parts if part.output is None)
-
 
 class WithoutNorms(TorchFunctionMode):
     """Mode that skips batch norm, which changes no shape; this halves the time for listing all networks."""

@@ -218,7 +218,7 @@ def read_size(run: Path, name: str) -> tuple[int, int] | None:
 def describe_state(
     run: Path, contents: RunContents, position: tuple[int, int], ending: Ending | None
 ) -> dict[str, Any]:
-    """Return the state of the run, as /data.json has it."""
+    """Return the state of the run, as /data.json has it; `position` has the current step and the number of steps."""
     last = contents.logs[-1] if contents.logs else {}
     evaluated = contents.evaluations[-1] if contents.evaluations else {}
     step = max(position[0], last.get("step", 0), evaluated.get("step", 0))

@@ -193,64 +193,64 @@ class AmoebanetEvents(LogLines):
     every_step = False
 
     def start_lines(self, training: Training) -> None:
-        self.event_log = training.run.path / EVENT_LOG
+        self.event_log, self.root = training.run.path / EVENT_LOG, training.run.path
         self.namespace = f"work {find_device_index()}"
         epochs = math.ceil(training.progress.run_length.epochs_at(training.steps))
         for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
-            self.write_event(training, kind)
+            self.write_event(kind)
         batch = training.recipe.data.global_batch
-        self.write_value(training, "global_batch_size", str(batch), f"num_train_epochs:{epochs}")
-        self.start_epoch(training, training.step < training.steps)
+        self.write_value("global_batch_size", str(batch), f"num_train_epochs:{epochs}")
+        self.start_epoch(training.step < training.steps)
 
-    def write_line(self, line: str) -> None:
-        super().write_line(line)
+    def write_event(self, kind: str) -> None:
+        self.write_fields(f"event_type:{kind}, ")
+
+    def write_value(self, key: str, value: str, field: str) -> None:
+        self.write_fields(f" key:{key},value:{value},{field},")
+
+    def write_fields(self, fields: str) -> None:
+        now_ms = int(time.time() * 1000)
+        line = f"namespace:{self.namespace},time_ts:{now_ms},{fields}root_dir:{self.root}"
+        self.write_line(line)
         append_line(self.event_log, line)
 
-    def write_event(self, training: Training, kind: str) -> None:
-        now = int(time.time() * 1000)
-        self.write_line(f"namespace:{self.namespace},time_ts:{now},event_type:{kind}, root_dir:{training.run.path}")
-
-    def write_value(self, training: Training, key: str, value: str, field: str) -> None:
-        fields = f"key:{key},value:{value},{field},root_dir:{training.run.path}"
-        self.write_line(f"namespace:{self.namespace},time_ts:{int(time.time() * 1000)}, {fields}")
-
-    def start_epoch(self, training: Training, has_steps: bool) -> None:
+    def start_epoch(self, has_steps: bool) -> None:
         self.is_in_epoch = has_steps
         if has_steps:
-            self.write_event(training, "epoch_start")
+            self.write_event("epoch_start")
 
-    def stop_epoch(self, training: Training) -> None:
+    def stop_epoch(self) -> None:
         if self.is_in_epoch:
-            self.write_event(training, "epoch_stop")
+            self.write_event("epoch_stop")
         self.is_in_epoch = False
 
     def log(self, training: Training, record: LogRecord) -> None:
-        self.write_value(training, "loss", f"{record.loss:g}", f"step:{record.step}")
+        self.write_value("loss", f"{record.loss:g}", f"step:{record.step}")
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         if done == 1:
             if training.progress.is_epoch_end:
-                self.stop_epoch(training)
-            self.write_event(training, "eval_start")
+                self.stop_epoch()
+            self.write_event("eval_start")
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.write_event(training, "eval_stop")
+        self.write_event("eval_stop")
         for key, value in (
             ("eval_accuracy", score.top1),
             ("eval_accuracy_top5", score.top5),
             ("eval_loss", score.loss),
             *((f"eval_{name}", value) for name, value in score.recipe_metrics.items()),
         ):
-            self.write_value(training, key, f"{value:g}", f"step:{training.step}")
+            self.write_value(key, f"{value:g}", f"step:{training.step}")
 
     def step(self, training: Training) -> None:
         if training.progress.is_epoch_end:
-            self.stop_epoch(training)
-            self.start_epoch(training, training.step < training.steps and not training.progress.stop_reason)
+            self.stop_epoch()
+            self.start_epoch(training.step < training.steps and not training.progress.stop_reason)
 
     def end(self, training: Training, outcome: str) -> None:
-        self.stop_epoch(training)
-        self.write_event(training, "benchmark_stop")
+        self.stop_epoch()
+        self.write_event("benchmark_stop")
 
 
 def find_device_index() -> str:

@@ -80,10 +80,6 @@ class ProfileTimer(StepTimer):
             self.active_collector.mark_backward_end()
         self._gradients_done = False
 
-    def begin_replay(self) -> None:
-        if self.active_collector:
-            self.active_collector.mark_forward_start()
-
     def end_replay(self) -> None:
         """Mark the end of the replay as the backward end; `profile_callback.split_replays` estimates the true one."""
         if self.active_collector:

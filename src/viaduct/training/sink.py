@@ -21,7 +21,6 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from torch import nn
 
 from viaduct.data.batches import Batch
 from viaduct.devices.base import Device, summarise_error
+from viaduct.profiling.recorder import disable_garbage_collector
 from viaduct.random_states import TORCH_CPU, read_random_states
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
@@ -172,7 +172,7 @@ class Sink:
                 return False
             finally:
                 step.is_capturing = False
-        timer.begin_replay()
+        timer.begin_forward()
         self.replay()
         timer.end_replay()
         return True
@@ -197,8 +197,9 @@ def capture_graph(device: Device, work: Work) -> Work:
     # In the default mode it is an error if loader threads pin memory during the capture.
     options = {"capture_error_mode": "thread_local"} if device.NAME == "cuda" else {}
     graph, stream_before = make_graph(), vendor.current_stream()
+    gc.collect()  # collecting an older graph while another is captured is an error (pytorch/pytorch#161037)
     try:
-        with pause_garbage_collection(), vendor.graph(graph, **options):
+        with disable_garbage_collector(), vendor.graph(graph, **options):
             work()
     except BaseException:
         vendor.set_stream(stream_before)
@@ -208,22 +209,6 @@ def capture_graph(device: Device, work: Work) -> Work:
         vendor.set_stream(stream_before)  # after an error torch leaves its own stream in place
     replay: Work = graph.replay
     return replay
-
-
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Collect garbage before the block and none within it.
-
-    Collecting an older graph while another is captured is an error (pytorch/pytorch#161037).
-    """
-    was_enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def renew_generator(vendor: Any) -> None:

@@ -175,7 +175,10 @@ def record_start(request: TrainingRequest, training: Training, resumed: bool) ->
         report_redone_steps(training, reached)
     if layout := training.layout.describe():
         print_note(layout)
-    for line in describe_execution(training):
+    if count := training.computation.fused_count:
+        print_note(f"{count} parts of the network run on viaduct's own kernels.")
+    sink_line = describe_sink(training.sink_obstacle, training.recipe.sink, training.device)
+    for line in filter(None, (sink_line, describe_unused_compile(training.recipe))):
         print_note(line)
     if request.data == SYNTHETIC:
         print_note(describe_noise(training.images))
@@ -213,15 +216,6 @@ def describe_unused_outputs(data: Source, path: Path | None, images: Dataset) ->
         return ""
     fitting = f"{data.classes:,} outputs are trained; --classes {highest + 1} would fit"
     return f"The training labels of {path} go up to {highest:,} (no labels.txt names its classes): {fitting}."
-
-
-def describe_execution(training: Training) -> Iterator[str]:
-    """Yield lines about viaduct's kernels, sinks and compilation."""
-    recipe = training.recipe
-    if count := training.computation.fused_count:
-        yield f"{count} parts of the network run on viaduct's own kernels."
-    lines = (describe_sink(training.sink_obstacle, recipe.sink, training.device), describe_unused_compile(recipe))
-    yield from filter(None, lines)
 
 
 def report_redone_steps(training: Training, reached: int) -> None:

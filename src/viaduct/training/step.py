@@ -48,7 +48,7 @@ class StepTimer:
 
     The points (docs/profile.md): `begin_forward` before the network runs on a batch that is on the device,
     `end_backward` once the gradients are computed, `end_step` after the update. With accumulated parts the first
-    `begin_forward` and the last `end_backward` count. A captured step has `begin_replay` and `end_replay` instead.
+    `begin_forward` and the last `end_backward` count. A replay has `end_replay` in place of `end_backward`.
     """
 
     def fetch_batch(self, batches: Iterator[Batch]) -> Batch:
@@ -62,7 +62,6 @@ class StepTimer:
 
     def end_backward(self) -> None: ...
     def end_step(self) -> None: ...
-    def begin_replay(self) -> None: ...
     def end_replay(self) -> None: ...
 
     @contextmanager

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def summarise(loaded: LoadedRecipe, training: Training, command: str) -> dict[str, Any]:
-    """Return the contents of summary.json.
-
-    "mode" is eager or graph, "sink" the number of steps that the device takes without returning to the host, and
-    "tuning" names the tuned operators.
-    """
+    """Return the contents of summary.json; docs/speed.md describes the fields about sinks, compiling and kernels."""
     logs, evaluations = training.run.read_records("log"), training.run.read_records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     rates_after_warm_up = rates[1:] or rates  # the first log line includes the warm-up

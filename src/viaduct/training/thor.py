@@ -16,11 +16,6 @@ dense layer sqrt(damping) * I is added, and the inverses are not scaled. A and G
 inverted by Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is
 preconditioned group by group.
 
-    if optimizer.is_refresh_due:
-        with optimizer.record_factors(network, scale):
-            forward and backward, not compiled
-    optimizer.step()
-
 If a step is accumulated in parts, only the last part is recorded. With several ranks each inverts its own factors, and
 the inverses are averaged. A refresh step that is skipped for overflow is not counted: the next step refreshes instead.
 """
