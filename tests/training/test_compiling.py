@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -21,11 +22,18 @@ from training.tiny_runs import RECIPE, build_normed_network, build_training, cop
 from viaduct import models
 from viaduct.comparison.dump_options import DumpOptions
 from viaduct.errors import BadValue
-from viaduct.recipes import Precision, Recipe, Sgd, Thor
+from viaduct.recipes import Init, Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import get_default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE_VARIABLE, Compilation, find_blocks, find_named_parts, set_compile_cache
+from viaduct.training.compiling import (
+    CACHE_VARIABLE,
+    Compilation,
+    find_blocks,
+    find_named_parts,
+    set_compile_cache,
+    uses_own_kernels,
+)
 from viaduct.training.dumping import check_dump
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -430,3 +438,58 @@ def test_blocks_compiled_for_real_take_the_same_steps_and_are_there_again(
     assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == graphs() > 0
     for name, tensor in copy_weights(plain).items():
         torch.testing.assert_close(copy_weights(done)[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+NORMED = replace(RECIPE, model=build_normed_network)
+
+
+@pytest.fixture
+def triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "find_spec", lambda name: ModuleSpec(name, None))
+
+
+def wants_own_kernels(recipe: Recipe, compute: str = "bf16", device: str = "cuda", observed: bool = False) -> bool:
+    return uses_own_kernels(recipe, compute, device, observed, recipe.mode)
+
+
+OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
+    "device": ({"recipe": NORMED, "device": "npu"}, "they are for cuda, and this run is on npu"),
+    "precision": ({"recipe": NORMED, "compute": "fp32"}, "bf16 or fp16, and this run in fp32"),
+    "freeze": ({"recipe": replace(NORMED, init=Init(freeze="stem"))}, "update the statistics of frozen batch norms"),
+    "thor": ({"recipe": replace(NORMED, optimizer=Thor())}, "THOR observes"),
+    "dump": ({"recipe": NORMED, "observed": True}, "a dump or another callback observes"),
+    "whole": (
+        {"recipe": replace(NORMED, mode="graph", compile="whole")},
+        "cannot be part of a network compiled whole",
+    ),
+}
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_where_own_kernels_cannot_be_auto_does_without_and_on_is_refused(name: str) -> None:
+    given, reason = OBSTACLES[name]
+    assert not wants_own_kernels(**given)
+    with pytest.raises(BadValue, match=f"--kernels on: .*{reason}"):
+        wants_own_kernels(**given | {"recipe": replace(given["recipe"], kernels="on")})
+
+
+def test_without_triton_there_are_no_own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
+    assert not wants_own_kernels(NORMED)
+    with pytest.raises(BadValue, match="Triton, which is not installed"):
+        wants_own_kernels(replace(NORMED, kernels="on"))
+
+
+@pytest.mark.usefixtures("triton")
+def test_kernels_off_is_off() -> None:
+    assert wants_own_kernels(NORMED)
+    assert wants_own_kernels(replace(NORMED, kernels="on"))
+    assert not wants_own_kernels(replace(NORMED, kernels="off"))
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_run_on_the_cpu_has_no_own_kernels_and_refuses_them(run: RunDir) -> None:
+    assert build_training(NORMED, run).computation.fused_count == 0
+    with pytest.raises(BadValue, match="they are for cuda, and this run is on cpu"):
+        build_training(replace(NORMED, kernels="on"), run)

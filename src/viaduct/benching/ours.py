@@ -23,10 +23,9 @@ from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
-from viaduct.training.compiling import choose_mode, describe_unused_compile
+from viaduct.training.compiling import choose_mode, describe_unused_compile, uses_own_kernels
 from viaduct.training.images import load_images
 from viaduct.training.loop import Training
-from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.precision import plan_precision
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import describe_sink
@@ -65,7 +64,7 @@ class Setting:
         device_type, plan = self.torch_device.type, plan_precision(self.recipe.precision, self.device)
         # `observed` would be True if a callback looked at every step; a benchmark has no callbacks.
         mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
-        uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
+        uses_own_kernels(self.endless_recipe, plan.compute, device_type, observed=False, mode=mode)
         _ = self.images  # a cached property: it loads the data
 
 

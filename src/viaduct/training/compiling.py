@@ -1,4 +1,4 @@
-"""Compiles a network: whole, or block by block (regional).
+"""Compiles a network, whole or block by block (regional); decides whether it runs on viaduct's own kernels.
 
 A deep network repeats a few kinds of blocks. Compiled block by block, blocks of the same class and shapes share their
 code: ResNet-50 has 17 blocks of 9 kinds, so 9 are compiled. Operators are not fused across the borders of blocks, which
@@ -24,7 +24,7 @@ from torch import nn
 
 from viaduct.errors import BadValue
 from viaduct.kernels.fused import is_fused
-from viaduct.recipes import Recipe
+from viaduct.recipes import Recipe, Thor
 from viaduct.torch_compat import (
     allow_recompiles,
     get_compile_seconds,
@@ -190,6 +190,29 @@ def has_compiler() -> bool:
     """Return True if Triton and a C compiler are installed, which torch.compile needs for a card."""
     names = (os.environ.get("CC"), "gcc", "cc", "clang")
     return find_spec("triton") is not None and any(name and shutil.which(name) for name in names)
+
+
+def uses_own_kernels(recipe: Recipe, compute: str, device: str, observed: bool, mode: str) -> bool:
+    """Return True if nothing forbids viaduct's kernels; raise BadValue if `--kernels on` demands them nevertheless.
+
+    `compute` is the precision: fp32, bf16 or fp16. `observed` is True if a callback, such as a dump, observes every
+    operator. `mode` is "eager" or "graph".
+    """
+    if recipe.kernels == "off":
+        return False
+    obstacles = {
+        f"they are for cuda, and this run is on {device}": device != "cuda",
+        "they are written in Triton, which is not installed": find_spec("triton") is None,
+        f"they compute in bf16 or fp16, and this run in {compute}": compute not in ("bf16", "fp16"),
+        "they would update the statistics of frozen batch norms": bool(recipe.init.freeze),
+        "THOR observes the convolutions that they replace": isinstance(recipe.optimizer, Thor),
+        "a dump or another callback observes the operators that they replace": observed,
+        "they cannot be part of a network compiled whole": mode == "graph" and recipe.compile == "whole",
+    }
+    obstacle = next((reason for reason, applies in obstacles.items() if applies), None)
+    if obstacle is not None and recipe.kernels == "on":
+        raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run uses viaduct's kernels where it can.")
+    return obstacle is None
 
 
 def describe_unused_compile(recipe: Recipe) -> str | None:

@@ -23,7 +23,7 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import Callback, LogRecord
-from viaduct.training.compiling import choose_mode
+from viaduct.training.compiling import choose_mode, uses_own_kernels
 from viaduct.training.distributed import ALONE, Agreement, Group
 from viaduct.training.ema import AveragedWeights
 from viaduct.training.freezing import freeze, set_frozen_norms_to_evaluation
@@ -33,7 +33,6 @@ from viaduct.training.networks import apply_source_settings, build_model, descri
 from viaduct.training.optim import build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.output_streams import print_note
-from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
 from viaduct.training.progress import Progress, Stopwatch
@@ -130,9 +129,8 @@ class Training:
 
     def fuse_kernels(self, network: nn.Module) -> int:
         """Install viaduct's own kernels if recipe and device allow it; return how many parts use them."""
-        if not uses_own_kernels(
-            self.recipe, self.precision_plan, self.torch_device.type, self.needs_every_step, self.mode
-        ):
+        compute, device_type = self.precision_plan.compute, self.torch_device.type
+        if not uses_own_kernels(self.recipe, compute, device_type, self.needs_every_step, self.mode):
             return 0
         from viaduct.kernels.fuse import fuse  # imported here, because it imports Triton
 
