@@ -11,9 +11,10 @@ from viaduct.atomic_files import replace_file
 from viaduct.data.synthetic import SyntheticSet
 from viaduct.errors import BadData, LostRank, MetricFails, ViaductError, is_out_of_memory
 from viaduct.run_files import ENDING
+from viaduct.signals import name_signal
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import StatisticsCheck, check_running_statistics, looks_unsettled
-from viaduct.training.loop import Training
+from viaduct.training.loop import FINISHED, Training
 from viaduct.training.output_streams import print_note
 from viaduct.training.report import write_report
 from viaduct.training.request import TrainingRequest
@@ -81,12 +82,22 @@ def fit_and_save(training: Training) -> str:
 
 
 def print_resume_command(training: Training) -> None:
-    """Print after which step a run was stopped, and the command that continues it."""
-    if training.recipe.evaluation.eval_only:
-        training.print_note("The evaluation was interrupted: it has no result.")
-        return
     training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
     training.print_note(f"  {training.run.format_resume_command(training.group.ranks_flag)}")
+
+
+def report_end(request: TrainingRequest, training: Training, outcome: str) -> None:
+    """Write the final files of a finished run, or record and print that the session was interrupted."""
+    is_evaluation = training.recipe.evaluation.eval_only
+    if outcome == FINISHED:
+        if training.group.is_rank_zero and not is_evaluation:
+            write_final_files(request, training)
+    elif is_evaluation:
+        training.print_note("The evaluation was interrupted: it has no result.")
+    else:
+        number = training.agreement.get_signal()
+        print_resume_command(training)
+        record_stop(request, training, "interrupted", name_signal(number) if number else "")
 
 
 def write_final_files(request: TrainingRequest, training: Training) -> None:

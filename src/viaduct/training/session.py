@@ -28,13 +28,7 @@ from viaduct.training.callbacks import (
 )
 from viaduct.training.distributed import Group, join_ranks
 from viaduct.training.dumping import Dumping, check_dump
-from viaduct.training.finishing import (
-    fit_and_save,
-    print_resume_command,
-    record_failure,
-    record_stop,
-    write_final_files,
-)
+from viaduct.training.finishing import fit_and_save, record_failure, report_end
 from viaduct.training.images import check_path, load_images
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.limits import explain_limits
@@ -189,13 +183,7 @@ def run_rank(request: TrainingRequest, group: Group, page: LivePage | None) -> O
         for observer in observers:
             for line in observer.describe_outcome():
                 training.print_note(line)
-        if outcome != FINISHED:
-            number = training.agreement.get_signal()
-            stopped_by = name_signal(number) if number else ""
-            print_resume_command(training)
-            record_stop(request, training, "interrupted", stopped_by)
-        elif group.is_rank_zero and not is_evaluation:
-            write_final_files(request, training)
+        report_end(request, training, outcome)
     signal_number = training.agreement.get_signal() or None
     stop_reason = training.progress.stop_reason or ""
     return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, stop_reason)
