@@ -173,7 +173,9 @@ def project(folder: Path, script: str = "import torch\n") -> Outcome:
 
 def test_a_tensorflow_project_keeps_its_shell_scripts(tmp_path: Path) -> None:
     outcome = project(tmp_path, "import tensorflow as tf\n")
-    assert [file.path for file in outcome.files] == ["train.py"]
+    assert not outcome.changed_files
+    reported = {file.path for file in outcome.files} - {"train.py"}
+    assert {finding.file for finding in outcome.findings if finding.rule == "engine.gpu_mention"} == reported
 
 
 def test_shell_scripts_are_written_with_the_project(tmp_path: Path) -> None:
@@ -201,7 +203,9 @@ def test_findings_name_the_file_and_the_line(tmp_path: Path) -> None:
 def test_a_job_script_of_another_language_is_not_searched(tmp_path: Path, first_line: str) -> None:
     (tmp_path / "train.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
     (tmp_path / "job.sbatch").write_text(f"{first_line}\nexport {OLD}=0\n")
-    assert "job.sbatch" not in migrated_project(tmp_path).by_path
+    job = migrated_project(tmp_path).by_path["job.sbatch"]
+    assert not job.changed
+    assert [(finding.rule, finding.line) for finding in job.findings] == [("engine.gpu_mention", 2)]
 
 
 @pytest.mark.parametrize("suffix", ["sbatch", "slurm", "pbs", "lsf"])

@@ -220,7 +220,7 @@ def make_introduced_place(path: str, line: int, candidate: Candidate) -> Place:
 @lru_cache(maxsize=1)
 def map_rules_to_requirements() -> dict[str, str]:
     """Return the name of each rule, and of each message of the engine about a whole file -> its requirement."""
-    engine_messages = ("engine.unparsable", "engine.left_alone", "engine.helper")
+    engine_messages = ("engine.unparsable", "engine.left_alone", "engine.helper", "engine.gpu_mention")
     return {**dict.fromkeys(engine_messages, "files"), **{rule.name: rule.target_needs for rule in all_rules()}}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import PurePosixPath
@@ -23,10 +22,7 @@ from viaduct.migration.results import FileResult
 from viaduct.migration.rule import Rule, rules_by_name
 from viaduct.migration.shell import CUDA_IN_COMMAND
 from viaduct.migration.source import lines_of
-from viaduct.migration.walk import Walk
 
-MAX_BYTES = 1_000_000
-"""A larger file is not checked."""
 KERNELS_RULE, PACKAGES_RULE, PATCH_LIMITS_RULE = "torch.kernels", "torch.packages", "torch.patch_limits"
 PackageLine = tuple[int, str]  # (line, name of a package on it)
 PACKAGE_LINE = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
@@ -112,34 +108,26 @@ def find_package_reader(path: str) -> Callable[[list[str]], Iterator[PackageLine
     )
 
 
-def find_rule_name(path: str) -> str:
+def find_rule_name(path: str, options: Options) -> str:
     """Return the name of the rule that reports on a file; "" if none does."""
     if path.endswith((".cu", ".cuh")):
         return KERNELS_RULE
-    if path.endswith((".sh", ".bash")):
-        return PATCH_LIMITS_RULE  # runs with --mode patch only; else shell.py rewrites the script
+    if path.endswith((".sh", ".bash")) and options.mode == "patch":
+        return PATCH_LIMITS_RULE  # without the patch shell.py rewrites the script
     return PACKAGES_RULE if find_package_reader(path) else ""
 
 
-def check_manifests(walk: Walk, options: Options) -> Iterator[FileResult]:
-    """Yield the results of the files with findings."""
-    for path in list(walk.other_files):
-        rule = rules_by_name().get(find_rule_name(path))
-        if rule is None or not rule.is_wanted(options):
-            continue
-        text = (walk.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        findings = sorted(check_file(path, text, rule, options), key=lambda finding: finding.line) if text else ()
-        if findings:
-            count = len(lines_of(text))
-            result = FileResult(path, findings=tuple(findings), size=len(text.encode()), line_count=count)
-            yield replace(result, old_text=text, new_text=text, original_lines=tuple(range(1, count + 1)))
+def check(path: str, data: bytes, options: Options) -> FileResult:
+    """Return the result of a file for which `find_rule_name` is not "": its findings, if the rule is wanted."""
+    rule, lines = rules_by_name()[find_rule_name(path, options)], lines_of(data.decode(errors="replace"))
+    findings = find_in_lines(path, lines, rule, options) if rule.is_wanted(options) else ()
+    return FileResult(path, data, data, tuple(sorted(findings, key=lambda finding: finding.line)))
 
 
-def check_file(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+def find_in_lines(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield the findings of one file; `rule` is the rule that reports on it."""
-    lines = lines_of(text)
     if rule.name == KERNELS_RULE:
-        yield make_kernel_finding(path, text, rule, options)
+        yield make_kernel_finding(path, lines, rule, options)
     elif rule.name == PATCH_LIMITS_RULE:
         yield from check_visible_devices(path, lines, rule, options)
     else:
@@ -169,13 +157,13 @@ def make_package_finding(
     return Finding(*location, english, chinese, package.risk, lines[number - 1])
 
 
-def make_kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
-    count = len(re.findall(r"\b__global__\b", text))
+def make_kernel_finding(path: str, lines: list[str], rule: Rule, options: Options) -> Finding:
+    count = sum(len(re.findall(r"\b__global__\b", line)) for line in lines)
     english, chinese = CUDA_KERNELS[options.to]
     contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""
     contents_zh = f"(含 {count} 个核函数)" if count else ""
     messages = f"CUDA source{contents}: {english}", f"CUDA 源码{contents_zh}:{chinese}"
-    return Finding(path, 1, 1, 1, rule.name, rule.category, "manual", *messages, "high", lines_of(text)[0])
+    return Finding(path, 1, 1, 1, rule.name, rule.category, "manual", *messages, "high", "".join(lines[:1]))
 
 
 def check_visible_devices(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:

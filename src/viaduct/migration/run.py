@@ -20,7 +20,7 @@ from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.cores import count_cores
 from viaduct.errors import BadValue
-from viaduct.migration import helper_file, helper_location, manifests, plugin_import, settings, shell
+from viaduct.migration import helper_file, helper_location, other_files, plugin_import, shell
 from viaduct.migration.engine import migrate_bytes
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
@@ -65,11 +65,9 @@ def migrate_project(
     try:
         batch = Batch(texts, options, helper_location.plan_helpers(files, texts.items()) if options.to == "any" else {})
         results, project = batch.run(jobs, progress or (lambda done, total: None))
-        if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
-            results = merge_operator_findings(results)
-            results += manifests.check_manifests(files, options)
-            migrated = [*shell.migrate_all(files, options, project), *settings.migrate_all(files, options)]
-            results += [complete_text_file(file) for file in migrated]
+        results = merge_operator_findings(results)
+        if texts:
+            results += map(complete_text_file, other_files.migrate_all(files, options, project))
         if not options.only and options.mode == "rewrite":
             results = audit_results(project, results, batch.surveyed_texts, options)
         results.sort(key=lambda file: file.path)
@@ -233,9 +231,11 @@ def exclude_files(files: Walk, patterns: tuple[str, ...]) -> None:
 
 
 def complete_text_file(file: FileResult) -> FileResult:
-    """Complete the result of a shell script or a settings file."""
+    """Complete the result of a file that is neither Python nor a notebook. Its migration keeps the number of lines."""
     old, new = (data.decode(errors="replace") for data in (file.before, file.after))
-    return replace(complete_result(file, old, new), size=len(file.before), line_count=len(lines_of(old)))
+    count = len(lines_of(old))
+    numbered = replace(file, size=len(file.before), line_count=count, original_lines=tuple(range(1, count + 1)))
+    return complete_result(numbered, old, new)
 
 
 def extract_code(path: str, data: bytes) -> bytes:

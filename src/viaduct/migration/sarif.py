@@ -25,6 +25,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ENGINE_RULES = {
     "engine.unparsable": "A file or a notebook cell that cannot be decoded or parsed is copied as it is.",
     "engine.left_alone": "A file that is not analysed is copied as it is.",
+    "engine.gpu_mention": "A file that is not Python names CUDA, NCCL or a tool for NVIDIA cards, and is not migrated.",
 }
 
 

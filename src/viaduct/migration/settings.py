@@ -15,7 +15,6 @@ make the same changes in Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS
@@ -24,13 +23,11 @@ from viaduct.cards.limits import Risk
 from viaduct.migration.device_texts import is_device_name
 from viaduct.migration.engine import leave_undecodable
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.manifests import MAX_BYTES, find_rule_name
 from viaduct.migration.options import Options
 from viaduct.migration.results import FileResult
 from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.shell import CUDA_IN_VALUE, NCCL_IN_VALUE, describe_mention
 from viaduct.migration.targets import target_cards
-from viaduct.migration.walk import Walk
 
 LIGHTNING_RULE = "torch.lightning"
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
@@ -49,25 +46,10 @@ DEVICE = re.compile(r"cuda(?::\d+)?")
 NUMBERED_DEVICE = re.compile(r"cuda:\d+")  # cannot be anything but a device, whatever its key
 
 
-def migrate_all(walk: Walk, options: Options) -> Iterator[FileResult]:
-    """Yield the migrated configuration files with changes or findings; none with --mode patch.
-
-    A file above MAX_BYTES is not read.
-    """
-    if options.mode == "patch":
-        return  # the patch replaces device strings while the script runs
-    for path in list(walk.other_files):
-        if not path.endswith(SUFFIXES) or find_rule_name(path):
-            continue
-        data = walk.read(path, MAX_BYTES) or b""
-        if any(term in data for term in RELEVANT_TERMS):
-            migrated = migrate(path, data, options)
-            if migrated.changed or migrated.findings:
-                yield migrated
-
-
 def migrate(path: str, data: bytes, options: Options) -> FileResult:
     """Migrate one configuration file; one that is not UTF-8 stays unchanged and is reported."""
+    if not any(term in data for term in RELEVANT_TERMS):
+        return FileResult(path, data, data)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -78,7 +60,7 @@ def migrate(path: str, data: bytes, options: Options) -> FileResult:
     findings = migration.findings
     if any(finding.status == "manual" and finding.rule != LIGHTNING_RULE for finding in findings):
         after, findings = text, [turn_into_review(finding) for finding in findings]
-    return FileResult(path, data, after.encode(), tuple(findings), original_lines=tuple(range(1, len(old) + 1)))
+    return FileResult(path, data, after.encode(), tuple(findings))
 
 
 def turn_into_review(finding: Finding) -> Finding:

@@ -8,7 +8,7 @@ whole script if one of its lists of devices is not valid on the card; the list i
 and NCCL are reported. An option whose value is a CUDA device or `nccl` gets a new value if a PyTorch script of the
 project declares the option for a device or a backend; else it is reported. Variables and options for a device or a
 backend are also reported if CUDA or NCCL is a part of their value. Findings name the rules that do the same in Python.
-Searched are files named *.sh or *.bash, and job scripts (JOB_SUFFIXES) whose first line names a shell.
+Searched are files named *.sh or *.bash, and others whose first line names a shell (SHELL).
 """
 
 from __future__ import annotations
@@ -43,11 +43,8 @@ from viaduct.migration.rule import is_rule_wanted, rules_by_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import lines_of
 from viaduct.migration.targets import target_cards
-from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
-JOB_SUFFIXES = (".sbatch", ".slurm", ".pbs", ".lsf")
-"""Suffixes of a cluster's job scripts, which are searched if their first line names a shell (SHELL)."""
 SHELL = re.compile(rb"#![^\n]*[/ \t](?:ba|da|k|z)?sh(?:\s|\Z)")
 PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
 """Commands that only print or ignore their words."""
@@ -84,19 +81,8 @@ def normalize_option(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def migrate_all(walk: Walk, options: Options, project: Project) -> Iterator[FileResult]:
-    """Yield the migrated shell scripts with changes or findings; none with --mode patch."""
-    scripts = [path for path in walk.other_files if path.endswith((*SUFFIXES, *JOB_SUFFIXES))]
-    if not scripts or options.mode == "patch":
-        return
-    record_options(project)  # no effect on a project that was migrated in parts: each part has called it
-    for path in scripts:
-        data = walk.read(path)
-        if data is None or (path.endswith(JOB_SUFFIXES) and not SHELL.match(data)):
-            continue
-        migrated = migrate(path, data, options, project)
-        if migrated.changed or migrated.findings:
-            yield migrated
+def is_shell_script(path: str, data: bytes) -> bool:
+    return path.endswith(SUFFIXES) or SHELL.match(data) is not None
 
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> FileResult:
@@ -109,8 +95,7 @@ def migrate(path: str, data: bytes, options: Options, project: Project) -> FileR
         return leave_undecodable(path, data, error)
     migration = (AnyShellMigration if options.to == "any" else ShellMigration)(path, text, options, project)
     migration.run()
-    lines = tuple(range(1, len(text.split("\n")) + 1))
-    return FileResult(path, data, migration.render().encode(), tuple(migration.sort_findings()), original_lines=lines)
+    return FileResult(path, data, migration.render().encode(), tuple(migration.sort_findings()))
 
 
 @dataclass
