@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import UnknownName
-from viaduct.migration.catalogue import find_rules, link_to_rule, list_rows, render_markdown, render_page
+from viaduct.migration.catalogue import (
+    ELSEWHERE,
+    SECTIONS,
+    find_rules,
+    link_to_rule,
+    list_rows,
+    render_markdown,
+    render_page,
+)
 from viaduct.migration.rule import all_rules
-from viaduct.migration.specification import ELSEWHERE, SECTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 

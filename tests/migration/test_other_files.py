@@ -65,6 +65,8 @@ def test_binary_files_huge_files_and_comments_are_not_reported(tmp_path: Path, n
         ("src/ops.cpp", "#include <vector>\n#include <cuda_runtime.h>\n"),
         ("CMakeLists.txt", "project(x)\nfind_package(CUDA REQUIRED)\n"),
         ("args.txt", "--epochs 3\n--use_cuda\n"),
+        (".gitlab-ci.yml", "test:\n  image: nvcr.io/nvidia/pytorch\n"),
+        ("history.cfg", "[run]\nenv = NCCL_DEBUG\n"),
         ("Jenkinsfile", "steps {\n  sh 'NCCL_DEBUG=INFO ./run'\n"),
         ("devices.json", '[\n[["cuda:0", "cuda:1"]]]\n'),
         ("compose.yaml", "train:\n  runtime: nvidia\n"),

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from viaduct.migration import helper_text
-from viaduct.migration.helper_file import MEMBER_MENTION, report_missing_member
+from viaduct.migration.helper_file import find_member_lines, report_missing_member
 from viaduct.migration.helper_location import HELPER_MARK, HELPER_OBJECT
 
 if TYPE_CHECKING:
@@ -40,14 +40,12 @@ def replace_import_by_cell(file: MigratedFile, lines: list[str], module: str) ->
     local = import_line.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
         *(line for line in lines if line is not import_line),
-        *render_cell(set(find_member_lines(file, local)), local).split("\n"),
+        *render_cell(set(find_used_members(file, local)), local).split("\n"),
     ]
 
 
-def find_member_lines(file: MigratedFile, local: str) -> dict[str, int]:
-    """Return member -> line for the helper members that a notebook uses; line 1 for those that only advice mentions."""
-    advice = " ".join(finding.message for finding in file.findings if finding.status != "changed")
-    return {**dict.fromkeys(MEMBER_MENTION.findall(advice), 1), **helper_text.find_uses(file.source.tree, local)}
+def find_used_members(file: MigratedFile, local: str) -> dict[str, int]:
+    return find_member_lines(file.source.tree, local, file.findings)
 
 
 def extend_cell(file: MigratedFile) -> MigratedFile:
@@ -56,7 +54,7 @@ def extend_cell(file: MigratedFile) -> MigratedFile:
     if cell is None:
         return file
     helper, local = cell.groups()
-    used_lines, defined = find_member_lines(file, local), helper_text.find_definitions(helper)
+    used_lines, defined = find_used_members(file, local), helper_text.find_definitions(helper)
     if render_cell(defined, local) == cell.group():  # the user has not changed it
         extended = render_cell({*used_lines, *defined}, local)
         if extended == cell.group():
@@ -72,12 +70,7 @@ def extend_cell(file: MigratedFile) -> MigratedFile:
 def find_pasted_helper(tree: ast.Module) -> str | None:
     """Return the name of the helper's object in a notebook with a helper cell; else None."""
     for statement in tree.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            function, target = statement.value.func, statement.targets[0]
-            if (
-                isinstance(function, ast.Name)
-                and function.id == helper_text.HELPER_CLASS
-                and isinstance(target, ast.Name)
-            ):
-                return target.id
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=helper_text.HELPER_CLASS))):
+                return name
     return None

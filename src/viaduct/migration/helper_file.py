@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from viaduct.migration import helper_text
 from viaduct.migration.findings import Finding
@@ -21,18 +22,11 @@ from viaduct.migration.project import Project
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
+if TYPE_CHECKING:
+    from viaduct.migration.results import FileResult
+
 MEMBER_MENTION = re.compile(rf"\b{HELPER_OBJECT}\.(\w+)")
 RULE = "engine.helper"
-
-
-@dataclass(frozen=True)
-class Script:
-    """A script after the migration."""
-
-    path: str
-    text: str
-    changed: bool
-    advice: str = ""  # messages of its findings that are no changes; they may name members of the helper
 
 
 @dataclass
@@ -67,22 +61,34 @@ class Helper:
             yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))
 
 
-def collect_helpers(walk: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
-    """Return the helpers that scripts import: existing ones, those of changed scripts, and lost ones (`is_lost`)."""
+def collect_helpers(walk: Walk, project: Project, scripts: Iterable[FileResult]) -> list[Helper]:
+    """Return the helpers that scripts import: existing ones, those of changed scripts, and lost ones (`is_lost`).
+
+    The texts of the scripts are filled in: `FileResult.new_text`.
+    """
     helpers: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))
-        if not module or f"from {module} import" not in script.text:
+        if not module or f"from {module} import" not in script.new_text:
             continue
-        tree = ast.parse(script.text)
+        tree = ast.parse(script.new_text)
         local = find_local_name(tree, module)
         if local:
             file = walk.root / path
             helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
-            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advice), 1), **helper_text.find_uses(tree, local)}
+            used = find_member_lines(tree, local, script.findings)
             helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
     return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(walk, helper)]
+
+
+def find_member_lines(tree: ast.Module, local: str, findings: Iterable[Finding]) -> dict[str, int]:
+    """Return member -> line for the helper members that a script uses; line 1 for those that only findings name.
+
+    `local`: name of the helper's object in the script. Findings of changes do not count.
+    """
+    advice = " ".join(finding.message for finding in findings if finding.status != "changed")
+    return {**dict.fromkeys(MEMBER_MENTION.findall(advice), 1), **helper_text.find_uses(tree, local)}
 
 
 def is_lost(walk: Walk, helper: Helper) -> bool:

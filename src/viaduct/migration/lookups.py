@@ -145,14 +145,20 @@ def find_called_function(names: Names, call: ast.Call) -> FunctionNode | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
+def find_defaults(function: Function) -> dict[str, ast.expr]:
+    """Return parameter -> default, for the parameters that have one."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),  # the last parameters have defaults
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return {parameter.arg: default for parameter, default in pairs if default is not None}
+
+
 def parameter_default(function: Function, name: str) -> ast.expr | None:
     """Return the default of a parameter; None if it has none."""
-    arguments = function.args
-    defaults: dict[str, ast.expr | None] = dict(
-        zip(reversed(positional_parameters(function)), reversed(arguments.defaults), strict=False)
-    )
-    keyword_only = [parameter.arg for parameter in arguments.kwonlyargs]
-    return (defaults | dict(zip(keyword_only, arguments.kw_defaults, strict=True))).get(name)
+    return find_defaults(function).get(name)
 
 
 def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:

@@ -122,9 +122,7 @@ def is_declaration(source: Source, target: ast.Attribute) -> bool:
 def find_stored_value(source: Source, target: ast.expr) -> ast.expr | None:
     """Return the value assigned to a target; None for loops, `with`, tuples and augmented assignments."""
     parent = source.parents[target]
-    if isinstance(parent, ast.Assign):
-        return parent.value
-    return parent.value if isinstance(parent, ast.AnnAssign) else None
+    return parent.value if isinstance(parent, ast.Assign | ast.AnnAssign) else None
 
 
 def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:

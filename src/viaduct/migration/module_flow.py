@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from viaduct.migration import mixed_aliases
+from viaduct.migration.lookups import dotted_name
 from viaduct.migration.names import Names, all_parameters, canonical_name
 from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project, parse_names
@@ -303,13 +304,6 @@ def is_condition(source: Source, node: ast.AST) -> bool:
     return is_dropped or is_condition(source, parent)
 
 
-def is_dotted(node: ast.AST) -> bool:
-    """Return True for a plain name or names joined by dots."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
 def resolve_alias(names: Names, node: ast.AST) -> str | None:
     """Return the module that a parameter, an attribute, a result or a conditional expression is; else None."""
     aliases = names.horovod_aliases
@@ -318,7 +312,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
         alias = aliases.get(f"{names.module}.{owner.name}.{node.attr}") if owner else None
         return alias or aliases.get(f".{node.attr}")  # an attribute of another object, or an inherited one
     if isinstance(node, ast.Call):
-        if not is_dotted(node.func):
+        if not dotted_name(node.func):
             return None
         name = names.qualified(node.func)
         owner = names.source.class_around(node)

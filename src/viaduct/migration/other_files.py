@@ -1,9 +1,9 @@
 """Migrate or check the files of a project that are neither Python nor notebooks.
 
 In a PyTorch project shell scripts, settings files, lists of packages, Dockerfiles and CUDA sources have readers
-(shell.py, settings.py, manifests.py). In every other text file, such as a Makefile, the first line that names CUDA, NCCL or
-a tool for NVIDIA cards is reported, so that the migration is not complete; also in what a reader does not know. Prose,
-data and binary files are left out, and files above MAX_BYTES except shell scripts.
+(shell.py, settings.py, manifests.py). In every other text file, such as a Makefile, the first line that names CUDA,
+NCCL or a tool for NVIDIA cards is reported, so that the migration is not complete; also in what a reader does not know.
+Prose, data and binary files are left out, and files above MAX_BYTES except shell scripts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DATA_SUFFIXES = (
     ".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z", ".whl", ".so", ".o", ".a", ".exe", ".dll", ".pyc",
 )  # fmt: skip
 PROSE_NAME = re.compile(
-    r"(?:readme|licen[cs]e|copying|copyright|notice|change(?:s|log)|history|news|authors|contribut\w*|todo|\.git\w+"
-    r"|\.\w*ignore)\b[^/]*",
+    r"(?:readme|licen[cs]e|copying|copyright|notice|change(?:s|log)|history|news|authors|contribut|todo)[\w-]*(?:\.txt)?"
+    r"|\.\w*ignore",
     re.IGNORECASE,
 )
 # A comment of one line. `#include`, `#SBATCH` and the like have no blank behind the sign.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration import lookups
 from viaduct.migration.classes import find_class
 from viaduct.migration.graphs import find_reachable, link_both_ways
-from viaduct.migration.lookups import positional_parameters
 from viaduct.migration.names import Names, Scope
 from viaduct.migration.predicates import is_self, is_super
 from viaduct.migration.project import Project
@@ -109,20 +109,14 @@ class ProjectCalls:
     def list_parameters(self, function: str) -> list[str]:
         """Return the names of a function's parameters, without `self`."""
         _, definition = self.functions[function]
-        positional = positional_parameters(definition)
+        positional = lookups.positional_parameters(definition)
         if self.is_method(function) and "staticmethod" not in self.list_decorators(function):
             positional = positional[1:]  # self, or cls of a classmethod
         return positional + [parameter.arg for parameter in definition.args.kwonlyargs]
 
     def find_defaults(self, function: str) -> dict[str, ast.expr]:
         """Return parameter -> default of a function, for the parameters that have one."""
-        arguments = self.functions[function][1].args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [
-            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        return {parameter.arg: default for parameter, default in pairs if default is not None}
+        return lookups.find_defaults(self.functions[function][1])
 
     def list_decorators(self, function: str) -> set[str]:
         return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}

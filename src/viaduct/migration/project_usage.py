@@ -39,18 +39,7 @@ INITIALIZERS = {
     "tensorflow.initializers.global_variables",
 }  # fmt: skip
 VARIABLE_WORDS = re.compile(
-    "|".join(
-        [
-            *TRAINING_METHODS,
-            "initial",
-            "broadcast",
-            "Broadcast",
-            "npu_hooks_append",
-            "train_op",
-            "optimize_loss",
-            "clip_",
-        ]
-    )
+    rf"{'|'.join(TRAINING_METHODS)}|initial|[bB]roadcast|npu_hooks_append|train_op|optimize_loss|clip_"
 )
 """`record_variables` skips a text without any of these."""
 GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}

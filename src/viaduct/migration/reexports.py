@@ -54,21 +54,12 @@ class Exports:
     _sources: dict[str, list[str]] = field(default_factory=dict)  # results of `follow_stars`
 
     def record(self, names: Names) -> None:
-        """Record the names that a file offers: its functions, classes and imports."""
-        top = names.scopes[names.source.tree]
-        offered = {}
-        for name, bound in top.bindings.items():
-            origin = names.common_name(bound)
-            if origin is not None:
-                offered[name] = origin
-        self.add(names.module, offered, tuple(names.stars))
-
-    def add(self, module: str, offered: dict[str, str], stars: tuple[str, ...] = ()) -> None:
-        """Record the names that a module offers, and the modules that it imports with a star."""
+        """Record the names that a file offers, its functions, classes and imports, and its star imports."""
         self._sources.clear()
-        self.modules[module] = offered
-        self.stars[module] = stars
-        self.by_last_name.setdefault(module.rpartition(".")[2], []).append(module)
+        origins = {name: names.common_name(bound) for name, bound in names.scopes[names.source.tree].bindings.items()}
+        self.modules[names.module] = {name: origin for name, origin in origins.items() if origin is not None}
+        self.stars[names.module] = tuple(names.stars)
+        self.by_last_name.setdefault(names.module.rpartition(".")[2], []).append(names.module)
 
     def find_module(self, name: str, package: str) -> str | None:
         """Return the module to which a name in a file of `package` refers; None if it is not one of the project."""

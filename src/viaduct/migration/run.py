@@ -152,7 +152,12 @@ def separate_helpers(
     A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
     helpers, by_path = [], {file.path: file for file in results}
-    scripts = iterate_scripts(project, results, texts)
+    # Notebooks contain the helper in a cell. The texts of unchanged scripts without findings are empty.
+    scripts = (
+        file if file.changed else fill_texts(file, texts)
+        for file in results
+        if file.path.endswith(".py") and (file.changed or file.path in project.surveyed)
+    )
     for helper in helper_file.collect_helpers(files, project, scripts) if project.helpers else ():
         for name, path, line in helper.find_missing():
             file = fill_texts(by_path[path], texts)
@@ -164,18 +169,6 @@ def separate_helpers(
             helpers.append(make_helper_result(helper))
             by_path.pop(helper.path, None)
     return list(by_path.values()), helpers
-
-
-def iterate_scripts(
-    project: Project, results: list[FileResult], texts: dict[str, bytes]
-) -> Iterator[helper_file.Script]:
-    """Yield the Python files with their new texts, without notebooks: these contain the helper in a cell."""
-    for file in results:
-        is_surveyed = file.path in project.surveyed
-        if file.path.endswith(".py") and (file.changed or is_surveyed):
-            text = file.new_text if file.changed else decode(texts[file.path])[0]
-            messages = " ".join(finding.message for finding in file.findings if finding.status != "changed")
-            yield helper_file.Script(file.path, text, file.changed, messages)
 
 
 def make_helper_result(helper: helper_file.Helper) -> FileResult:

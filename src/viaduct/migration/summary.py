@@ -83,7 +83,7 @@ def judge(ledger: list[LedgerRow]) -> Verdict:
 
 def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     """Return the sentences that explain or qualify the verdict."""
-    unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
+    unresolved, manual = count_unfinished(ledger)
     risky = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
     unread = len(outcome.unread)
     patch = "--mode patch rewrites nothing: what the vendor's patch does when the script runs was not checked"
@@ -100,6 +100,11 @@ def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     )
 
 
+def count_unfinished(ledger: list[LedgerRow]) -> tuple[int, int]:
+    """Return the number of unresolved places and of places that need manual review."""
+    return sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
+
+
 def count_reason(count: int, singular: str, plural: str) -> list[str]:
     return [f"{count} {singular if count == 1 else plural}"] if count else []
 
@@ -107,7 +112,7 @@ def count_reason(count: int, singular: str, plural: str) -> list[str]:
 def headline(summary: Summary) -> str:
     """Return the summary in one sentence: the verdict, the number of unfinished places and of edits."""
     edits = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
-    unresolved, manual = (sum(getattr(row, state) for row in summary.ledger) for state in ("unresolved", "manual"))
+    unresolved, manual = count_unfinished(summary.ledger)
     remaining = [
         *([f"{plural(summary.incomplete, 'path')} not read"] if summary.incomplete else []),
         *([f"{plural(unresolved, 'place')} unresolved"] if unresolved else []),

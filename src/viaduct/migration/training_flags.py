@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from viaduct.migration.import_graph import Modules, scan_imports
 from viaduct.migration.names import Names
@@ -50,9 +49,8 @@ def read_text(outcome: Outcome, path: str) -> bytes:
     file = outcome.by_path[path]
     if file.after or file.before:
         return file.after or file.before
-    folder = outcome.root if outcome.root.is_dir() else outcome.root.parent
     try:
-        return Path(folder, path).read_bytes()
+        return (outcome.root / path).read_bytes()
     except OSError:
         return b""
 
