@@ -50,14 +50,10 @@ def insert_imports(file: MigratedFile) -> MigratedFile:
             return file.apply_edits()
     if is_notebook:
         lines = helper_cell.replace_import_by_cell(file, lines, file.project.helper_module_of(file.path))
-    newline = file.source.newline
     if anchor is None:
-        line_number = find_header_end(file)
+        newline, line_number = file.source.newline, find_header_end(file)
         start = file.source.line_starts[line_number - 1] if line_number <= len(file.source.line_starts) else 0
         file.edits.insert(start, "".join(line + newline for line in lines) + newline)
-    elif is_last_on_line(file, anchor):
-        stop = file.source.line_stop(file.source.span(anchor)[1])
-        file.edits.insert(stop, "".join(newline + line for line in lines))
     else:
         file.edits.insert_after(anchor, lines)
     return file.apply_edits()
@@ -70,13 +66,6 @@ def find_missing_modules(file: MigratedFile, needed: dict[str, str]) -> list[str
     if NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values()):
         missing -= {REGISTERING_MODULE}
     return sorted(missing)
-
-
-def is_last_on_line(file: MigratedFile, statement: ast.stmt) -> bool:
-    """Return True if no other statement follows on the same line."""
-    end = file.source.span(statement)[1]
-    following = next(file.source.tokens_from(end), None)
-    return following is None or following.start >= file.source.line_stop(end)
 
 
 def find_overwritten_names(file: MigratedFile, anchor: ast.stmt | None) -> list[str]:

@@ -22,8 +22,8 @@ from viaduct.migration.rule import all_rules
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
 
-State = Literal["changed", "right", "manual", "unresolved"]
-STATES: tuple[State, ...] = ("changed", "right", "manual", "unresolved")
+PlaceState = Literal["changed", "right", "manual", "unresolved"]
+STATES: tuple[PlaceState, ...] = ("changed", "right", "manual", "unresolved")
 STATE_TITLES = dict(zip(STATES, ("changed", "already right", "manual review", "unresolved"), strict=True))
 STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检查", "未能确定"), strict=True))
 UNRESOLVED_RULE = "engine.unresolved"
@@ -41,7 +41,7 @@ class Place:
     requirement: str
     file: str
     line: int
-    state: State
+    state: PlaceState
     excerpt: str  # beginning of its first line; for an entry about a whole file or program, a path
     message: str = ""
     message_zh: str = ""
@@ -170,7 +170,7 @@ def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], l
     return origins
 
 
-def make_place(path: str, candidate: Candidate, state: State, finding: Finding | None = None) -> Place:
+def make_place(path: str, candidate: Candidate, state: PlaceState, finding: Finding | None = None) -> Place:
     messages = (finding.message, finding.message_zh) if finding is not None else ()
     return Place(candidate.requirement, path, candidate.line, state, candidate.excerpt, *messages)
 
@@ -181,7 +181,7 @@ def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
     Advice counts as right: the rule saw the place and only advises. Without such a finding, any unfinished one that
     begins on its lines makes the place manual; else it is unresolved.
     """
-    states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
+    states: dict[Status, PlaceState] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
     for status, state in states.items():
         finding = claims.claim(candidate, status)
         if finding is not None:

@@ -326,7 +326,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if not isinstance(node, ast.Name):
         return None
     scope = names.scope_of(node)
-    while scope is not None and node.id not in scope.bindings:
+    while node.id not in scope.bindings:
         if scope.outer is None:
             return None
         scope = scope.outer

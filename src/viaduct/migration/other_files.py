@@ -20,6 +20,7 @@ from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
 MAX_BYTES = 1_000_000
+"""A larger file is not searched, unless it is named like a shell script."""
 RULE = "engine.gpu_mention"
 PROSE_SUFFIXES = (
     ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", ".bib", ".html", ".htm", ".css", ".svg", ".srt", ".cff",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from viaduct.migration.catalogue import get_summary
 from viaduct.migration.diffing import AlignedLine, compare_texts, omit_unchanged_rows
@@ -94,19 +95,18 @@ def make_overview(outcome: Outcome, summary: Summary) -> Section:
     return Section("Summary", text, [Facts(facts), Code(printable_text(outcome.command), "The command")])
 
 
+def make_table_section(title: str, text: str, columns: list[str], rows: Sequence[list[Any]]) -> list[Section]:
+    """Return a section with a table; [] without rows."""
+    return [Section(title, text, [Table(columns, list(rows))])] if rows else []
+
+
 def make_unread_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of files that were not analysed; [] if there are none."""
-    if not outcome.unread:
-        return []
     rows = [[printable_path(unread.path), printable_text(unread.reason_in(language))] for unread in outcome.unread]
     text = "The migration is incomplete: these files and folders were not analysed."
-    return [Section("Not read", text, [Table(["path", "why"], rows)])]
+    return make_table_section("Not read", text, ["path", "why"], rows)
 
 
 def make_ledger_section(summary: Summary, language: str) -> list[Section]:
-    """Return the section with the table of requirements; [] if the ledger is empty."""
-    if not summary.ledger:
-        return []
     titles = ["要求" if language == "zh" else "requirement", *list_column_titles(language)]
     rows: list[list[object]] = [
         [row.title_in(language), row.needed, row.changed, row.right, row.manual, row.unresolved]
@@ -116,7 +116,7 @@ def make_ledger_section(summary: Summary, language: str) -> list[Section]:
         "Places that each requirement of the target concerns, and their states. A place that needs a change and could "
         "not be analysed is unresolved. The verdict is complete only if the last two columns are zero."
     )
-    return [Section("Requirements", text, [Table(titles, rows)])]
+    return make_table_section("Requirements", text, titles, rows)
 
 
 def make_review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
@@ -156,7 +156,7 @@ def make_rules_section(summary: Summary) -> list[Section]:
         for name, counts in summary.rules.items()
     ]
     columns = ["rule", *STATUS_WORDS.values(), "what it does"]
-    return [Section("Rules", "docs/rules.md explains them, except engine.*.", [Table(columns, rows)])] if rows else []
+    return make_table_section("Rules", "docs/rules.md explains them, except engine.*.", columns, rows)
 
 
 def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
@@ -165,8 +165,8 @@ def make_advice_section(outcome: Outcome, language: str) -> list[Section]:
         [printable_path(outcome.locate(item)), printable_text(item.message_in(language)), item.rule]
         for item in findings
     ]
-    table = Table(["place", "advice", "rule"], rows)
-    return [Section("Advice", "What may run better, or is worth a look.", [table])] if rows else []
+    text = "What may run better, or is worth a look."
+    return make_table_section("Advice", text, ["place", "advice", "rule"], rows)
 
 
 def make_files_section(outcome: Outcome, language: str) -> list[Section]:
@@ -182,7 +182,7 @@ def make_files_section(outcome: Outcome, language: str) -> list[Section]:
     ]
     skipped = outcome.walk.skipped
     rows += [[printable_path(path.path), "left out", None, None, path.reason_in(language)] for path in skipped]
-    return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
+    return make_table_section("Files", "", ["file", "state", "lines", "findings", "why"], rows)
 
 
 def describe_state(file: FileResult) -> str:
