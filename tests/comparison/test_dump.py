@@ -142,6 +142,25 @@ def test_ranks_do_not_write_into_the_dump_of_a_single_process(tmp_path: Path) ->
         train(tmp_path, rank=0, ranks=2)
 
 
+@pytest.mark.parametrize("earlier", [1, 4])
+def test_ranks_that_replace_a_step_leave_nothing_of_an_earlier_dump(tmp_path: Path, earlier: int) -> None:
+    for rank in range(earlier):
+        train(tmp_path, rank=rank, ranks=earlier, only="conv")
+    for rank in range(2):
+        train(tmp_path, rank=rank, ranks=2, only="head", force=True)
+    side = read(tmp_path)
+    assert {(tensor.op, tensor.rank) for tensor in side.tensors} == {("head", 0), ("head", 1)}
+    assert sorted(path.name for path in (tmp_path / "step_000000").iterdir()) == ["rank_0", "rank_1"]
+
+
+def test_a_process_that_replaces_a_step_of_ranks_leaves_none_of_them(tmp_path: Path) -> None:
+    for rank in range(2):
+        train(tmp_path, rank=rank, ranks=2, only="conv")
+    side = dump_training(tmp_path, only="head", force=True)
+    assert {(tensor.op, tensor.rank) for tensor in side.tensors} == {("head", 0)}
+    assert not list((tmp_path / "step_000000").glob("rank_*"))
+
+
 def test_ranks_have_folders_of_their_own(tmp_path: Path) -> None:
     for rank in range(2):
         train(tmp_path, rank=rank, ranks=2, only="head")

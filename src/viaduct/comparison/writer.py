@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import threading
 import zlib
 from collections import deque
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from viaduct.atomic_files import NO_ROOM, move_into_place, stage_folder
 from viaduct.comparison.index import Entry, Index, write_index
+from viaduct.comparison.naming import RANK_FOLDER
 from viaduct.comparison.tensor_statistics import CHUNK, StatisticsAccumulator
 from viaduct.errors import DiskFull, ViaductError
 
@@ -82,6 +84,8 @@ class Writer:
         """Write the index and rename the folder."""
         with self.name_errors(self.folder), self._staging_context:
             write_index(self._unfinished, index)
+            if index.ranks > 1:
+                remove_other_dumps(self.folder.parent, index.ranks)
             move_into_place(self._unfinished, self.folder, self._staging)
 
     def abandon(self) -> None:
@@ -137,6 +141,18 @@ class Writer:
                 hint = "Free some space, or dump less: fewer steps, a pattern, or statistics only."
                 raise DiskFull(message, hint) from error
             raise ViaductError(message) from error
+
+
+def remove_other_dumps(step_folder: Path, ranks: int) -> None:
+    """Remove what dumps of one process or of more ranks left in a step's folder: it would be read with the new ranks.
+
+    All ranks of the new dump do this, perhaps at the same time.
+    """
+    for path in list(step_folder.iterdir()):
+        if path.is_file():
+            path.unlink(missing_ok=True)
+        elif (match := RANK_FOLDER.fullmatch(path.name)) and int(match[1]) >= ranks:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def write_tensor(folder: Path, job: Job) -> None:

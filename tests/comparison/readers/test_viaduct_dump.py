@@ -201,6 +201,26 @@ def test_steps_of_different_runs_in_one_folder_are_noticed(dump: Path) -> None:
     assert "precision" in read(dump).notes[0]
 
 
+def test_a_step_of_one_process_and_of_ranks_is_refused(dump: Path) -> None:
+    """It cannot be known which of the two was dumped last."""
+    step = dump / "step_000000"
+    shutil.copytree(step, dump / "rank_0")
+    (dump / "rank_0").rename(step / "rank_0")
+    side = read(dump)
+    assert [tensor.op for tensor in side.tensors if tensor.step == 0] == [INDEX_FILE]
+    assert "holds a dump of one process (index.json) and one of several ranks (rank_0)" in side.notes[0]
+    assert {tensor.fault for tensor in read(step / "rank_0").tensors} == {""}
+
+
+def test_ranks_of_dumps_with_different_numbers_of_ranks_are_noticed(tmp_path: Path) -> None:
+    for rank, ranks in ((0, 2), (1, 2), (2, 4)):
+        folder = tmp_path / "step_000000" / f"rank_{rank}"
+        folder.mkdir(parents=True)
+        write_index(folder, Index(0, rank, ranks, {}, {}, []))
+    [note] = read(tmp_path).notes
+    assert note == "ranks 0 and 2 of step 0 were dumped with different settings: number of ranks '2' and '4'"
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_single_file_of_a_dump_has_the_type_that_its_index_says(tmp_path: Path, cut: bool) -> None:
     path = tmp_path / "step_000000" / "head.npy"

@@ -73,6 +73,7 @@ def read(path: Path) -> StoredDump:
     indexes, notes, damaged = [], [], []
     for index_path in find_indexes(path):
         try:
+            refuse_mixture(index_path)
             indexes.append((index_path.parent, read_index(index_path)))
         except BadData as error:
             notes.append(" ".join((f"left out: {error.message}", *error.hints)))
@@ -87,6 +88,15 @@ def read(path: Path) -> StoredDump:
     notes += describe_different_settings([index for _, index in indexes])
     settings = describe_settings(indexes[0][1], tensors)
     return StoredDump(path, KIND, tuple(tensors), join_edges(indexes), tuple(notes), settings)
+
+
+def refuse_mixture(index_path: Path) -> None:
+    """Raise BadData for a step that also has folders of ranks: earlier versions left such mixtures."""
+    if ranks := list_numbered_folders(index_path.parent, RANK_FOLDER):
+        raise BadData(
+            f"{index_path.parent} holds a dump of one process ({INDEX_FILE}) and one of several ranks ({ranks[0].name}).",
+            "Compare a rank by its own folder, or remove the older of the two.",
+        )
 
 
 def identify_index(index: Path) -> tuple[int, int, str]:
@@ -163,8 +173,8 @@ def describe_different_settings(indexes: list[Index]) -> list[str]:
     """Return a note if two steps or ranks of one folder have different settings: they may come from two runs."""
     first, *others = indexes
     for other in others:
-        names = sorted({*first.settings, *other.settings})
-        pairs = [(name, first.settings.get(name), other.settings.get(name)) for name in names]
+        ours, theirs = ({**index.settings, "number of ranks": str(index.ranks)} for index in (first, other))
+        pairs = [(name, ours.get(name), theirs.get(name)) for name in sorted({*ours, *theirs})]
         if differences := ", ".join(
             f"{name} {value!r} and {other_value!r}" for name, value, other_value in pairs if value != other_value
         ):
