@@ -56,6 +56,19 @@ def test_half_precision_does_not_bring_its_own_tolerance() -> None:
     assert judge(pair_observations(observe(np.float16), observe(np.float32))).verdict == "rounding"
 
 
+def test_a_counter_of_another_type_is_equal_only_if_its_value_is() -> None:
+    def judge_counters(left: np.ndarray, right: np.ndarray) -> str:
+        observations = (make_observation(weights={"steps": steps}) for steps in (left, right))
+        return judge(pair_observations(*observations)).verdict
+
+    counter = np.array([2**53 + 1])
+    assert judge_counters(counter, counter.astype(np.uint64)) == "same"
+    assert judge_counters(counter, counter.astype(np.float64)) == "differ"
+    assert judge_counters(counter, np.array([2**53], np.uint64)) == "differ"
+    assert judge_counters(np.array([], np.int64), np.array([], np.float64)) == "same"
+    assert judge_counters(np.array([1]), np.array([1j])) == "differ"
+
+
 def test_without_a_loss_nothing_is_proved() -> None:
     assert (
         judge(pair_observations(make_observation(losses=[[], [], []]), make_observation(losses=[[], [], []]))).verdict

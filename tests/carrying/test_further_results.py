@@ -133,3 +133,5 @@ def test_the_last_digit_of_a_number_with_an_exponent_counts_at_its_place() -> No
     assert is_alike("0.25", "0.26", 1e-6)
     assert not is_alike("7", "8", 1e-6)
     assert not is_alike("1.5e-05", "1.6e-05", 0.0)
+    assert is_alike("1.50", "+1.5", 0.0)
+    assert not is_alike("9007199254740993", "9007199254740992", 0.0)

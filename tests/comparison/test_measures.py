@@ -299,6 +299,31 @@ def test_large_integers_are_subtracted_exactly() -> None:
     assert measure(left.view(np.uint64), left.view(np.uint64)).identical
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "error"),
+    [
+        (np.array([2**53 + 1], np.int64), np.array([2**53], np.uint64), 1.0),
+        (np.array([-1], np.int64), np.array([2**64 - 1], np.uint64), 2.0**64),
+        (np.array([2**63 - 1], np.int64), np.array([2.0**63]), 1.0),
+        (np.array([2**64 - 1], np.uint64), np.array([2.0**64]), 1.0),
+        (np.array([-(2**53) - 1], np.int64), np.array([-(2.0**53)]), 1.0),
+        (np.array([2**60 + 1], np.int64), np.array([2.0**60], np.float32), 1.0),
+        (np.array([-1], np.int64), np.array([-1.0000001]), 1.0000001 - 1),
+    ],
+)
+def test_integers_that_float64_rounds_are_not_equal_to_another_type(
+    left: np.ndarray, right: np.ndarray, error: float
+) -> None:
+    for found in (measure(left, right), measure(right, left)):
+        assert (found.differing, found.max_absolute, found.identical) == (1, error, False)
+
+
+def test_equal_integers_of_different_types_are_equal() -> None:
+    values = np.array([0, 5, 2**53 + 1, 2**62 + 3, 2**63 - 1])
+    assert measure(values, values.astype(np.uint64)).identical
+    assert measure(np.array([2**60, -(2**63)]), np.array([2.0**60, -(2.0**63)])).identical
+
+
 def test_types_may_differ() -> None:
     right = normal(100)
     found = measure(right.astype(np.float16), right.astype(np.float32))
@@ -409,6 +434,12 @@ def test_statistics_are_compared_against_the_golden_norm() -> None:
     found = measure_statistics(left, right, "float32", "float32", ((25,), (25,)))
     assert (found.max_absolute, found.relative_euclidean) == (0.5, pytest.approx(0.2))
     assert found.scaled_max == pytest.approx(0.5)  # the root mean square is 1
+
+
+@pytest.mark.parametrize("right", [2**53, 2.0**53])
+def test_statistics_of_integers_that_float64_rounds_differ(right: float) -> None:
+    found = measure_statistics({"max": 2**53 + 1}, {"max": right}, "int64", "int64", ((4,), (4,)))
+    assert (found.max_absolute, found.differing) == (1.0, 1)
 
 
 def test_a_nan_among_the_statistics_of_one_side_is_a_mismatch() -> None:

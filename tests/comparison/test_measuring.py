@@ -15,6 +15,7 @@ from viaduct.comparison import measuring
 from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Refusal, make_batches, measure_pair, measure_pairs
 from viaduct.comparison.records import Pair, StoredTensor
+from viaduct.comparison.tensor_statistics import summarise_array
 
 
 def store_array(
@@ -158,6 +159,10 @@ def test_statistics_are_compared_if_a_tensor_was_not_stored(tmp_path: Path) -> N
         assert found.statistics_only
         assert found.max_absolute < 1e-12
         assert found.relative_euclidean < 1e-12
+    for complex_values in (normal(4) + 1j, np.zeros(4, np.complex64)):  # of complex numbers the magnitudes count
+        stored = store_array(tmp_path / "c.npy", complex_values)
+        dumped = replace(stored, path=None, statistics=summarise_array(complex_values, stored.dtype))
+        assert good(pair_of(dumped, stored)).max_absolute == 0.0
     assert "neither" in reason(pair_of(replace(bare, statistics=None), tensor))
     assert "shapes differ" in reason(pair_of(replace(bare, shape=(100,)), tensor))
 

@@ -28,6 +28,16 @@ def test_statistics_alone_agree_with_those_of_tensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statistics_only", [False, True])
+def test_integers_that_float64_rounds_survive_the_index(tmp_path: Path, statistics_only: bool) -> None:
+    model = nn.Identity()
+    with Dump(model, tmp_path, statistics_only=statistics_only):
+        model(torch.tensor([2**53 + 1, -(2**63)]))
+    statistics = find_tensor(read(tmp_path), "network", "output").statistics
+    assert statistics is not None
+    assert (int(statistics["min"]), int(statistics["max"])) == (-(2**63), 2**53 + 1)
+
+
+@pytest.mark.parametrize("statistics_only", [False, True])
 def test_nan_and_inf_are_counted_and_survive_the_index(tmp_path: Path, statistics_only: bool) -> None:
     model = nn.Identity()
     with Dump(model, tmp_path, statistics_only=statistics_only):

@@ -249,6 +249,19 @@ def test_statistics_that_differ_are_bad() -> None:
     assert by_statistics(norm=40.0)[0] == "bad"
 
 
+def test_statistics_of_integers_that_differ_do_not_count_as_one_element() -> None:
+    """The counted elements are unknown: all 4096 labels may be other ones."""
+
+    def judge_labels(**changed: float) -> tuple[str, str]:
+        right = {"min": 0.0, "max": 9.0, "mean": 4.5, "norm": 340.0}
+        return judge_measures(measure_statistics({**right, **changed}, right, "int64", "int64", ((4096,), (4096,))))
+
+    result, reason = judge_labels(mean=4.6)
+    assert (result, reason.partition(" by ")[0]) == ("bad", "the dumped statistics differ")
+    assert judge_labels(mean=4.5 + 1e-7)[0] == "flag"  # one device sums in float32
+    assert judge_labels()[0] == "good"
+
+
 def test_statistics_that_are_not_finite_are_never_good() -> None:
     for changed in ({"max": math.nan}, {"max": math.inf}, {"nan": 1.0}, {"inf": 2.0}, {"norm": math.nan}):
         assert by_statistics(**changed)[0] != "good"

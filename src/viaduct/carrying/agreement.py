@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.carrying.observations import Arrays, Observations, Rank
+from viaduct.comparison.chunks import LARGE_INTEGERS
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
@@ -194,14 +195,16 @@ def measure_distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     It is infinite if the arrays differ and one of them holds integers or bools, if values that are not finite are at
     different positions, if only the original is zero, or if only one array is complex.
     """
-    if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
+    dtypes = {str(left.dtype), str(right.dtype)}
+    is_rounded = len(dtypes) > 1 and not dtypes.isdisjoint(LARGE_INTEGERS)  # NumPy compares these as float64
+    if not (is_rounded and left.size) and np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
-    if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
-        return math.inf
     try:
         measures = compare_arrays(right, left)  # its second argument is the golden side: the original
     except Unmeasurable:
         return math.inf
+    if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
+        return 0.0 if measures.identical else math.inf
     if measures.mismatched or not measures.right.rms > 0:  # NaN: no element is finite
         return math.inf
     # Not `relative_euclidean`, which is 0 for every original whose norm is below 2.2e-16.

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import SequenceMatcher
 
 from viaduct.cards import BACKENDS
@@ -172,10 +173,10 @@ def is_alike(left: str, right: str, allowed: float) -> bool:
 
     If rounding is allowed, the last printed decimal may also differ by one.
     """
-    if left == right:
-        return True
+    if not allowed:
+        return Decimal(left) == Decimal(right)  # as floats, 9007199254740993 would equal 9007199254740992
     a, b = float(left), float(right)
-    last_place = min(find_last_place(left), find_last_place(right)) if allowed else 0.0
+    last_place = min(find_last_place(left), find_last_place(right))
     return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last_place  # 1.01 allows for rounding of a - b
 
 

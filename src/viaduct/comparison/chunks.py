@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 # Elements of a piece: so many that calling NumPy costs little (with 8,192 it was 40 % of the time), and so few that
 # buffers (half a megabyte) stay in the cache.
 CHUNK = 65536
-LARGE_INTEGERS = ("int64", "uint64")  # float64 does not hold all of them
+LARGE_INTEGERS = ("int64", "uint64")  # float64 does not hold all of them, but all up to 2^53
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _HALF_TO_SINGLE = np.float32(2.0**112)  # changes the exponent's bias from 15 to 127, also of subnormals
@@ -54,6 +54,16 @@ class Piece:
     raw: Array  # as in the file; bfloat16 as its uint16 bits
     as_float: Array  # float32 if the file has floats of at most 32 bits, else float64
     as_float64: Floats  # for sums
+
+    @property
+    def remainder(self) -> Floats | float:
+        """Return what `as_float64` rounds away of each element, exactly (of 2^53 + 1 the 1); 0 for other dtypes."""
+        if str(self.raw.dtype) not in LARGE_INTEGERS:
+            return 0.0
+        high = (self.raw >> 32).astype(np.float64) * 2.0**32  # both halves fit into float64
+        low = (self.raw & 0xFFFFFFFF).astype(np.float64)
+        remainder: Floats = (high - self.as_float64) + low
+        return remainder
 
     def take_first(self, size: int) -> Piece:
         """Return the first `size` elements."""

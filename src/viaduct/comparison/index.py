@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
+from viaduct.comparison.tensor_statistics import keep_exact
 from viaduct.errors import BadData
 from viaduct.json_records import Damaged, decode_record, load_object, require_type
 
@@ -43,7 +44,7 @@ class Statistics(dict[str, float]):
     def decode_json(cls, value: Any) -> Statistics:
         require_type(value, dict, "statistics")
         try:
-            return cls((name, float(number)) for name, number in value.items())
+            return cls((name, keep_exact(number)) for name, number in value.items())
         except (TypeError, ValueError, OverflowError):
             raise Damaged(f"statistics is {str(value)[:60]}; it must hold numbers") from None
 

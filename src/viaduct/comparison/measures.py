@@ -418,14 +418,10 @@ def measure_statistics(
         raise Unmeasurable("the two sides have no finite statistic in common")
     left_side = _make_side_statistics(left, left_dtype, shapes[0])
     right_side = _make_side_statistics(right, right_dtype, shapes[1])
-    gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
+    gaps = [_compute_gap(left[name], right[name]) for name in finite if name != "norm"]
     gap = math.nan
     if "norm" in finite:
-        gap = (
-            0.0
-            if left_side.norm == right_side.norm
-            else scale_error(abs(left_side.norm - right_side.norm), right_side.norm)
-        )
+        gap = scale_error(abs(left_side.norm - right_side.norm), right_side.norm)
     count = math.prod(shapes[1])
     return Measures(
         **asdict(replace(Errors.all(math.nan, None), max_absolute=max(gaps, default=math.nan), relative_euclidean=gap)),
@@ -442,6 +438,12 @@ def measure_statistics(
         statistics_only=True,
         notes=(f"only statistics were dumped: {', '.join(names)} are compared",),
     )
+
+
+def _compute_gap(left: float, right: float) -> float:
+    """Return the absolute difference. Beyond 2^53 it is that of integers, which would be equal as floats."""
+    gap = float(abs(left - right))
+    return gap if gap or left == right else float(abs(int(left) - int(right)))
 
 
 def _are_equal_or_nan(left: float, right: float) -> bool:

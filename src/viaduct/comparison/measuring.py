@@ -21,13 +21,14 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from viaduct.comparison import tensor_statistics
+from viaduct.comparison.chunks import explain_refusal
 from viaduct.comparison.formats import FileStamp, read_file_stamp
 from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
 from viaduct.comparison.passes import KldVariant
 from viaduct.comparison.records import Array, Layout, Pair, StoredTensor
 from viaduct.comparison.storage import open_tensor
+from viaduct.comparison.tensor_statistics import summarise_array
 from viaduct.cores import count_cores
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal
@@ -223,9 +224,9 @@ def read_statistics(side: str, tensor: StoredTensor) -> dict[str, float]:
     if tensor.statistics:
         return dict(tensor.statistics)
     array = open_checked(side, tensor)
-    dtype = find_dtype(tensor, array)
-    figures = measure(array, array, dtype, dtype).left
-    return {name: float(getattr(figures, name)) for name in tensor_statistics.NAMES}
+    if reason := explain_refusal(dtype := find_dtype(tensor, array), array):
+        raise Unmeasurable(f"{side}: {reason}")
+    return summarise_array(array, dtype)
 
 
 def serve_jobs(descriptor: int) -> None:

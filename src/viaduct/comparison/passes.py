@@ -112,7 +112,7 @@ class FirstPass:
         self._mask = reuse_buffer("mask", length, bool)
         self._floats = left.dtype in FLOATS, right.dtype in FLOATS
         self._same_dtype = left.dtype == right.dtype  # bfloat16 and uint16 have the same raw elements
-        self._integers = self._same_dtype and left.dtype in LARGE_INTEGERS
+        self._has_large_integers = left.dtype in LARGE_INTEGERS or right.dtype in LARGE_INTEGERS
 
     def run(self) -> FirstPass:
         left, right = self.flats
@@ -191,13 +191,10 @@ class FirstPass:
         self._add_relative(difference, right.as_float64, ratio)
 
     def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
-        if self._integers:  # exact beyond 2^53
-            exact = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
-            np.copyto(out, exact.view(np.uint64))
-        elif (scale := self.scales.before_subtraction) == 1.0:
-            np.subtract(left.as_float64, right.as_float64, out=out)
-        else:
-            np.subtract(left.as_float64 * scale, right.as_float64 * scale, out=out)
+        scale = self.scales.before_subtraction
+        np.subtract(self._scale(left.as_float64, scale), self._scale(right.as_float64, scale), out=out)
+        if self._has_large_integers:
+            out += (left.remainder - right.remainder) * scale
 
     def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
         """Add |x - y| / |y|, and 0 where the right value y counts as zero. `difference`: |x - y|, scaled."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.comparison.chunks import LARGE_INTEGERS
 from viaduct.comparison.formats import widen_bfloat16
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 NAMES = ("min", "max", "mean", "std", "norm", "nan", "inf")
 CHUNK = 1 << 15  # elements of a part; a float64 copy of so many stays in the second-level cache
+
+
+def keep_exact(number: Any) -> float:
+    """Return a number as a float, but a 64-bit integer that float64 would round as it is."""
+    is_exact = type(number) is int and 2**53 < abs(number) < 2**64
+    return number if is_exact else float(number)
 
 
 class StatisticsAccumulator:
@@ -38,7 +45,9 @@ class StatisticsAccumulator:
             part = part[np.isfinite(part)]
             squares = float(np.einsum("i,i->", part, part))
         if part.size:
-            self.lowest, self.highest = min(self.lowest, float(part.min())), max(self.highest, float(part.max()))
+            edges = values if self.dtype in LARGE_INTEGERS else part  # which float64 would round
+            self.lowest = min(self.lowest, keep_exact(edges.min().item()))
+            self.highest = max(self.highest, keep_exact(edges.max().item()))
             self.total, self.squares = self.total + float(part.sum()), self.squares + squares
             self.count += part.size
 
@@ -73,14 +82,26 @@ def make_statistics(
     return dict(zip(NAMES, (lowest, highest, mean, std, math.sqrt(squares), nan, inf), strict=True))
 
 
+def summarise_array(array: npt.NDArray[Any], dtype: str) -> dict[str, float]:
+    """Return the statistics of an array. `dtype`: as it was on the device, for the bits of bfloat16 and float8."""
+    flat, tally = array.reshape(-1), StatisticsAccumulator(dtype)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, CHUNK):
+            tally.add(flat[start : start + CHUNK])
+    return tally.result()
+
+
 def summarise_tensor(tensor: Tensor) -> dict[str, float]:
-    """Return the statistics of a tensor, computed on its device."""
+    """Return the statistics of a tensor, of floating-point and complex numbers computed on its device."""
     import torch
 
     values = tensor.detach()
+    if not (values.is_floating_point() or values.is_complex()):
+        array = values.cpu().numpy()
+        return summarise_array(array, str(array.dtype))
     values = values.abs() if values.is_complex() else values
     wide = torch.float64 if values.device.type in ("cpu", "cuda") else torch.float32  # other devices may lack float64
-    flat = values.reshape(-1) if values.is_floating_point() else values.reshape(-1).to(wide)
+    flat = values.reshape(-1)
     if not flat.numel():
         return make_statistics(0.0, 0.0, 0.0, 0.0, 0, 0, 0)
     norm = torch.linalg.vector_norm(flat, dtype=wide)

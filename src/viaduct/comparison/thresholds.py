@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from viaduct.comparison.calls import estimate_error
 from viaduct.comparison.measures import Measures, SideStatistics, format_measure
 from viaduct.comparison.passes import EPSILON
 from viaduct.comparison.records import Result
@@ -43,6 +44,7 @@ DEFAULTS = {
 WHOLE_NUMBERS = Thresholds(differing=0.0)
 # Because of rounding, a few indices of maxima or elements of a mask may differ: up to this share it is a flag, not bad.
 MAX_FLIPPED_SHARE = 1e-3
+MAX_STATISTICS_ROUNDING = 1e-6  # relative; a device may sum integers in float32
 
 
 def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
@@ -142,7 +144,11 @@ def format_number(value: float) -> str:
 
 
 def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
-    """Return bad for exceeded limits, or flag for a few differing integers."""
+    """Return bad for exceeded limits, or flag for a few differing integers or statistics of integers that may round."""
+    if limits.differing is not None and measures.statistics_only:
+        error = estimate_error(measures)
+        reason = f"the dumped statistics differ by up to {error:.2g} of the right side's size"
+        return "flag" if error <= MAX_STATISTICS_ROUNDING else "bad", reason
     if limits.differing is not None:
         result: Result = "flag" if measures.differing <= MAX_FLIPPED_SHARE * measures.compared else "bad"
         return result, f"{measures.differing} of {measures.compared} elements differ"

@@ -169,3 +169,11 @@ def test_nan_and_missing_statistics_are_read(tmp_path: Path) -> None:
     [tensor] = read(dump_network(tmp_path, json.loads(json.dumps(data)))).tensors
     assert tensor.statistics is not None
     assert set(tensor.statistics) == {"max", "mean"}
+
+
+def test_statistics_of_integers_that_float64_rounds_stay_exact(tmp_path: Path) -> None:
+    entry = tensor_entry(CONVOLVED, None) | {"Max": 2**53 + 1, "Min": True}
+    data = {"Functional.relu.0.forward": {"output": [entry]}}
+    [tensor] = read(dump_network(tmp_path, json.loads(json.dumps(data)))).tensors
+    assert tensor.statistics is not None
+    assert (int(tensor.statistics["max"]), tensor.statistics["min"]) == (2**53 + 1, 1.0)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from viaduct.comparison.readers.listing import join_some, list_files, load_json, resolve_inside
 from viaduct.comparison.records import Role, StoredDump, StoredTensor
+from viaduct.comparison.tensor_statistics import keep_exact
 from viaduct.errors import BadData, ViaductError
 
 KIND = "msprobe"
@@ -239,7 +240,7 @@ def _parse_number(value: Any) -> float | None:
     if isinstance(value, str) and value.strip().lower() not in ("nan", "inf", "-inf", "+inf"):
         return None
     try:
-        return None if value is None else float(value)
+        return None if value is None else keep_exact(value)
     except (TypeError, ValueError, OverflowError):
         return None
 
