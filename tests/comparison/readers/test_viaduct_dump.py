@@ -208,7 +208,7 @@ def test_a_step_of_one_process_and_of_ranks_is_refused(dump: Path) -> None:
     (dump / "rank_0").rename(step / "rank_0")
     side = read(dump)
     assert [tensor.op for tensor in side.tensors if tensor.step == 0] == [INDEX_FILE]
-    assert "holds a dump of one process (index.json) and one of several ranks (rank_0)" in side.notes[0]
+    assert "holds a dump of one process (index.json) and one of ranks (rank_0)" in side.notes[0]
     assert {tensor.fault for tensor in read(step / "rank_0").tensors} == {""}
 
 

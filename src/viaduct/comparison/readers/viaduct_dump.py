@@ -94,7 +94,7 @@ def refuse_mixture(index_path: Path) -> None:
     """Raise BadData for a step that also has folders of ranks: earlier versions left such mixtures."""
     if ranks := list_numbered_folders(index_path.parent, RANK_FOLDER):
         raise BadData(
-            f"{index_path.parent} holds a dump of one process ({INDEX_FILE}) and one of several ranks ({ranks[0].name}).",
+            f"{index_path.parent} holds a dump of one process ({INDEX_FILE}) and one of ranks ({ranks[0].name}).",
             "Compare a rank by its own folder, or remove the older of the two.",
         )
 
