@@ -214,51 +214,30 @@ class FinalMeasures:
 
     def __init__(self, first_pass: FirstPass, kld: KldVariant, tolerance: float) -> None:
         self.first_pass, self.kld, self.tolerance = first_pass, kld, tolerance
-        self.scales = first_pass.scales
-        self.n = first_pass.count
-        left, right = first_pass.left, first_pass.right
-        # Norms of the scaled sides; a scale is a power of two, so dividing by it is exact.
-        self.norms = math.sqrt(sum_exactly(left.squares)), math.sqrt(sum_exactly(right.squares))
-        self.means = self._mean(left), self._mean(right)
-
-    def _mean(self, side: SideTotals) -> float:
-        return sum_exactly(side.sums) / self.n if self.n else math.nan
+        self.left, self.right, self.scales = first_pass.left, first_pass.right, first_pass.scales
+        self.n = self.left.count  # elements that are finite on both sides
 
     def compute(self) -> Measures:
         """Run the second pass and return the measures."""
-        first_pass = self.first_pass
         if not self.n:
             return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
-        rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
-        allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, none is counted
+        # Every element may be off by this; if none is off by more, none is counted.
+        allowed = self.tolerance * self.right.norm / math.sqrt(self.n) / self.right.scale
         second = SecondPass(
-            first_pass,
-            (self._choose_mean(0), self._choose_mean(1)),
+            self.first_pass,
             None if self._compute_max_absolute() <= allowed else ToleranceCount(self.tolerance, allowed),
-            None if self._find_known_kld() is not None else self.kld,
+            None if self._has_zero_kld() else self.kld,
         ).run()
-        divergence = second.divergence.result() if second.divergence else self._find_known_kld() or 0.0
-        variances = [deviations.variance(self.n) for deviations in second.deviations]
-        stds = self._std(0, variances[0]), self._std(1, variances[1])
+        divergence = second.divergence.result() if second.divergence else 0.0
+        left_variance, right_variance = (deviations.variance() for deviations in second.deviations)
+        stds = self.left.compute_std(left_variance), self.right.compute_std(right_variance)
         within = second.tolerated.count / self.n if second.tolerated else 1.0
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
-    def _find_known_kld(self) -> float | None:
-        """Return 0 for equal sides, else None; None also for all-zero sides in the book's variant, where it is NaN."""
-        zero = self.first_pass.right.low == self.first_pass.right.high == 0.0
-        return 0.0 if not self.first_pass.differing and (self.kld == "floored" or not zero) else None
-
-    def _choose_mean(self, side: int) -> float | None:
-        """Return the mean of a scaled side if E[x²] - E[x]² would lose more than two digits, else None."""
-        square = self.norms[side] ** 2 / self.n
-        return self.means[side] if square - self.means[side] ** 2 < 0.01 * square else None
-
-    def _std(self, side: int, variance: float | None) -> float:
-        """Return the unscaled standard deviation. `variance`: of the scaled side, if it was computed, else None."""
-        if variance is None:
-            variance = self.norms[side] ** 2 / self.n - self.means[side] ** 2
-        totals, scale = (self.first_pass.left, self.first_pass.right)[side], (self.scales.left, self.scales.right)[side]
-        return 0.0 if totals.low == totals.high else math.sqrt(max(variance, 0.0)) / scale
+    def _has_zero_kld(self) -> bool:
+        """Return True for equal sides. Of sides that are all zero, the divergence is NaN in the book's variant."""
+        is_zero = self.right.low == self.right.high == 0.0
+        return not self.first_pass.differing and (self.kld == "floored" or not is_zero)
 
     def _compute_max_absolute(self) -> float:
         return self.first_pass.max_absolute / self.scales.before_subtraction
@@ -267,8 +246,8 @@ class FinalMeasures:
         self, stds: tuple[float, float], divergence: float, within: float, bins: Histogram | None
     ) -> Measures:
         first_pass = self.first_pass
-        left = self._make_statistics(0, first_pass.left, stds[0])
-        right = self._make_statistics(1, first_pass.right, stds[1])
+        left = make_statistics(first_pass.flats[0], self.left, stds[0])
+        right = make_statistics(first_pass.flats[1], self.right, stds[1])
         flat, mismatch = first_pass.flats[0], first_pass.first_mismatch
         return Measures(
             **asdict(self._replace_errors(self._compute_errors(left.norm, right.norm, divergence))),
@@ -290,25 +269,6 @@ class FinalMeasures:
             notes=self._list_notes(),
         )
 
-    def _make_statistics(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
-        flat, scale = self.first_pass.flats[side], (self.scales.left, self.scales.right)[side]
-        nonfinite, empty = totals.nonfinite, not self.n
-        return SideStatistics(
-            dtype=flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}",
-            shape=tuple(flat.shape),
-            mean=self.means[side] / scale,
-            std=std,
-            min=math.nan if empty else totals.low,
-            max=math.nan if empty else totals.high,
-            norm=math.nan if empty else self.norms[side] / scale,
-            rms=math.nan if empty else self.norms[side] / math.sqrt(self.n) / scale,
-            nan=nonfinite.nan,
-            plus_inf=nonfinite.plus,
-            minus_inf=nonfinite.minus,
-            nonfinite=tuple(ElementIndex(position, flat.find_index(position)) for position in nonfinite.positions),
-            saturated=totals.saturated,
-        )
-
     def _compute_errors(self, left: float, right: float, divergence: float) -> Errors:
         """Return the errors of the finite elements; `left` and `right` are the unscaled norms."""
         first_pass, n = self.first_pass, self.n
@@ -323,7 +283,7 @@ class FinalMeasures:
             self._compute_max_absolute(),
             accumulated,
             # Multiplied in an order that does not overflow.
-            0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
+            0.0 if right <= EPSILON else distance / self.right.norm * (self.scales.right / scale),
             divergence,
             sum_exactly(first_pass.absolutes) / n / scale,
             distance / math.sqrt(n) / scale,
@@ -338,7 +298,7 @@ class FinalMeasures:
             return 1.0
         if left <= EPSILON or right <= EPSILON or not self.n:
             return math.nan
-        return max(-1.0, min(1.0, sum_exactly(self.first_pass.products) / self.norms[0] / self.norms[1]))
+        return max(-1.0, min(1.0, sum_exactly(self.first_pass.products) / self.left.norm / self.right.norm))
 
     def _is_single_element(self) -> bool:
         return self.first_pass.flats[0].count == self.first_pass.flats[0].parts
@@ -348,7 +308,7 @@ class FinalMeasures:
         first_pass = self.first_pass
         if not first_pass.mismatched:
             return errors
-        only_infinite = first_pass.left.nonfinite.nan == first_pass.right.nonfinite.nan == 0
+        only_infinite = self.left.nonfinite.nan == self.right.nonfinite.nan == 0
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
     def _list_largest_errors(self) -> tuple[LargeError, ...]:
@@ -361,7 +321,7 @@ class FinalMeasures:
     def _find_overflow(self) -> Overflow:
         if self.first_pass.flats[0].dtype != "float16":
             return "NaN"
-        return "YES" if self.first_pass.left.saturated else "NO"
+        return "YES" if self.left.saturated else "NO"
 
     def _list_notes(self) -> tuple[str, ...]:
         notes = []
@@ -370,6 +330,26 @@ class FinalMeasures:
         if self._is_single_element():
             notes.append("a single element: no cosine similarity")
         return tuple(notes)
+
+
+def make_statistics(flat: FlatTensor, totals: SideTotals, std: float) -> SideStatistics:
+    """Return the unscaled statistics of one side; a scale is a power of two, so dividing by it is exact."""
+    count, scale, nonfinite = totals.count, totals.scale, totals.nonfinite
+    return SideStatistics(
+        dtype=flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}",
+        shape=tuple(flat.shape),
+        mean=totals.mean / scale,
+        std=std,
+        min=totals.low if count else math.nan,
+        max=totals.high if count else math.nan,
+        norm=totals.norm / scale if count else math.nan,
+        rms=totals.norm / math.sqrt(count) / scale if count else math.nan,
+        nan=nonfinite.nan,
+        plus_inf=nonfinite.plus,
+        minus_inf=nonfinite.minus,
+        nonfinite=tuple(ElementIndex(position, flat.find_index(position)) for position in nonfinite.positions),
+        saturated=totals.saturated,
+    )
 
 
 def scale_error(error: float, size: float) -> float:

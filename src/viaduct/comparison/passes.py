@@ -68,6 +68,8 @@ UNSCALED = Scales()
 class SideTotals:
     """Sums of one side, with scaled values, and its extremes, unscaled."""
 
+    scale: float
+    count: int = 0
     sums: list[float] = field(default_factory=list)  # one for each piece
     squares: list[float] = field(default_factory=list)  # sums of squares, one for each piece
     low: float = math.inf
@@ -77,6 +79,7 @@ class SideTotals:
 
     def add(self, wide: Floats, low: float, high: float) -> None:
         """Add the sums and extremes of a piece."""
+        self.count += wide.size
         self.sums.append(float(np.add.reduce(wide)))
         self.squares.append(float(np.dot(wide, wide)))
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -84,6 +87,28 @@ class SideTotals:
     @property
     def largest_magnitude(self) -> float:
         return max(abs(self.low), abs(self.high))
+
+    @property
+    def norm(self) -> float:
+        """Return the norm of the scaled values."""
+        return math.sqrt(sum_exactly(self.squares))
+
+    @property
+    def mean(self) -> float:
+        """Return the mean of the scaled values."""
+        return sum_exactly(self.sums) / self.count if self.count else math.nan
+
+    @property
+    def large_mean(self) -> float | None:
+        """Return the mean if E[x²] - E[x]² would lose more than two digits, else None."""
+        square = self.norm**2 / self.count
+        return self.mean if square - self.mean**2 < 0.01 * square else None
+
+    def compute_std(self, variance: float | None) -> float:
+        """Return the standard deviation, unscaled. `variance`: from deviations from the mean, if it was computed."""
+        if variance is None:
+            variance = self.norm**2 / self.count - self.mean**2
+        return 0.0 if self.low == self.high else math.sqrt(max(variance, 0.0)) / self.scale
 
 
 class FirstPass:
@@ -94,15 +119,14 @@ class FirstPass:
 
     def __init__(self, left: FlatTensor, right: FlatTensor, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
-        self.left, self.right = SideTotals(), SideTotals()
+        self.left, self.right = SideTotals(scales.left), SideTotals(scales.right)
         # Sums, one for each piece, of left times right and of the squared, absolute and relative differences.
         self.products: list[float] = []
         self.squares: list[float] = []
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        # Measures.compared, .differing and .mismatched (measures.py).
-        self.count = self.differing = self.mismatched = 0
+        self.differing = self.mismatched = 0  # as in Measures (measures.py)
         self.first_mismatch: int | None = None
         self.pieces_with_nonfinite: set[int] = set()  # their starts
         self.top = LargestErrors(keep)
@@ -130,7 +154,6 @@ class FirstPass:
                 return
             extremes = (*find_extremes(left), *find_extremes(right))
         self._count_saturated(left, right, extremes)
-        self.count += left.as_float64.size
         self._add_piece(left, right, extremes, start, positions)
 
     def _select_finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
@@ -156,8 +179,8 @@ class FirstPass:
             self.right.saturated += count_saturated(right.as_float64)
 
     def _add_piece(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
-        left_values = self._scale(left.as_float64, self.scales.left)
-        right_values = self._scale(right.as_float64, self.scales.right)
+        left_values = scale_values(left.as_float64, self.scales.left)
+        right_values = scale_values(right.as_float64, self.scales.right)
         self.left.add(left_values, *extremes[:2])
         are_equal = self._same_dtype and are_bits_equal(left.raw, right.raw)  # then all errors are 0
         if are_equal and self.scales.left == self.scales.right:
@@ -170,9 +193,6 @@ class FirstPass:
         self.ulps.add(left, right)
         self._add_errors(left, right, start, positions)
 
-    def _scale(self, wide: Floats, scale: float) -> Floats:
-        return wide if scale == 1.0 else wide * scale
-
     def _add_errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
         difference, ratio = self._difference[: left.as_float64.size], self._ratio[: left.as_float64.size]
         self._subtract(left, right, difference)
@@ -182,7 +202,7 @@ class FirstPass:
             return
         mask = self._mask[: difference.size]
         self.differing += int(np.count_nonzero(np.greater(difference, 0.0, out=mask)))
-        scaled = self._scale(difference, self.scales.difference)
+        scaled = scale_values(difference, self.scales.difference)
         self.squares.append(float(np.dot(scaled, scaled)))
         self.absolutes.append(float(np.add.reduce(scaled)))
         self.max_absolute = max(self.max_absolute, largest)
@@ -192,7 +212,7 @@ class FirstPass:
 
     def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
         scale = self.scales.before_subtraction
-        np.subtract(self._scale(left.as_float64, scale), self._scale(right.as_float64, scale), out=out)
+        np.subtract(scale_values(left.as_float64, scale), scale_values(right.as_float64, scale), out=out)
         if self._has_large_integers:
             out += (left.remainder - right.remainder) * scale
 
@@ -253,6 +273,10 @@ class LargestErrors:
         return max(bound, float(np.partition(largest, -self.keep)[-self.keep]))
 
 
+def scale_values(values: Floats, scale: float) -> Floats:
+    return values if scale == 1.0 else values * scale
+
+
 def find_extremes(piece: Piece) -> tuple[float, float]:
     return float(np.minimum.reduce(piece.as_float)), float(np.maximum.reduce(piece.as_float))
 
@@ -296,19 +320,12 @@ def choose_scale(size: float) -> float:
 class SecondPass:
     """Computes KL divergence, variances, the share within tolerance, and a histogram, with the first pass's scales.
 
-    `means`: for each side the mean of its scaled values if the variance must be computed from deviations from the mean,
-    else None. If `tolerated` or `kld` is None, that result is not computed.
+    If `tolerated` or `kld` is None, that result is not computed.
     """
 
-    def __init__(
-        self,
-        first_pass: FirstPass,
-        means: tuple[float | None, float | None],
-        tolerated: ToleranceCount | None,
-        kld: KldVariant | None,
-    ) -> None:
+    def __init__(self, first_pass: FirstPass, tolerated: ToleranceCount | None, kld: KldVariant | None) -> None:
         self.first_pass, self.tolerated = first_pass, tolerated
-        self.deviations = Deviations(means[0], first_pass.scales.left), Deviations(means[1], first_pass.scales.right)
+        self.deviations = Deviations(first_pass.left), Deviations(first_pass.right)
         self.samples: tuple[list[Floats], list[Floats]] = ([], [])
         length = min(CHUNK, first_pass.flats[0].count)
         self._scratch = reuse_buffer("one", length)
@@ -378,10 +395,10 @@ class ToleranceCount:
 
 
 class Deviations:
-    """Sums of deviations from a mean that is far above the standard deviation; nothing is summed if `mean` is None."""
+    """Sums of deviations from the mean if it is far above the standard deviation; else nothing is summed."""
 
-    def __init__(self, mean: float | None, scale: float) -> None:
-        self.mean, self.scale = mean, scale
+    def __init__(self, totals: SideTotals) -> None:
+        self.mean, self.scale, self.count = totals.large_mean, totals.scale, totals.count
         self.sums: list[float] = []
         self.squares: list[float] = []
 
@@ -393,12 +410,12 @@ class Deviations:
         self.sums.append(float(np.add.reduce(spare)))
         self.squares.append(float(np.dot(spare, spare)))
 
-    def variance(self, count: int) -> float | None:
-        """Return the variance of the scaled values, or None without a mean."""
+    def variance(self) -> float | None:
+        """Return the variance of the scaled values; None if nothing was summed."""
         if self.mean is None:
             return None
         # The second term corrects the rounding of the mean.
-        return sum_exactly(self.squares) / count - (sum_exactly(self.sums) / count) ** 2
+        return sum_exactly(self.squares) / self.count - (sum_exactly(self.sums) / self.count) ** 2
 
 
 class KlDivergence:
@@ -409,15 +426,10 @@ class KlDivergence:
     """
 
     def __init__(self, first_pass: FirstPass, floored: bool, length: int) -> None:
-        scales = first_pass.scales
-        self._left = KldSide(first_pass.left.low, first_pass.left.high, scales.left, floored)
-        self._right = KldSide(first_pass.right.low, first_pass.right.high, scales.right, floored)
-        self._needs_logs = scales.left != 1.0 or scales.right != 1.0  # the quotient may leave float64's range
-        self._a, self._b, self._ratio = (
-            reuse_buffer("one", length),
-            reuse_buffer("two", length),
-            reuse_buffer("four", length),
-        )
+        self._left, self._right = KldSide(first_pass.left, floored), KldSide(first_pass.right, floored)
+        # If a side is scaled, the quotient may leave float64's range.
+        self._needs_logs = first_pass.left.scale != 1.0 or first_pass.right.scale != 1.0
+        self._a, self._b, self._ratio = (reuse_buffer(name, length) for name in ("one", "two", "four"))
         self._sums: tuple[list[float], list[float], list[float]] = ([], [], [])
         self.infinite = False
 
@@ -459,21 +471,19 @@ class KldSide:
     becomes all ones, or all zeros if its values are 0 and nothing is floored.
     """
 
-    def __init__(self, low: float, high: float, scale: float, floored: bool) -> None:
-        self.constant = low == high
-        self.scale, self.floored = scale, floored
-        self.low = low * scale
-        self.zero = low == high == 0.0 and not floored
+    def __init__(self, totals: SideTotals, floored: bool) -> None:
+        self.constant = totals.low == totals.high
+        self.scale, self.floored = totals.scale, floored
+        self.low = totals.low * totals.scale
+        self.zero = totals.low == totals.high == 0.0 and not floored
         self.level = 0.0 if self.zero else 1.0  # of a constant side; any constant gives the same shares, 1 / n each
-        self.width = high * scale - low * scale
+        self.width = totals.high * totals.scale - self.low
 
     def apply(self, values: Floats, out: Floats) -> Floats:
         if self.constant:
             out.fill(self.level)
             return out
-        if self.scale != 1.0:
-            values = values * self.scale
-        np.subtract(values, self.low, out=out)
+        np.subtract(scale_values(values, self.scale), self.low, out=out)
         if self.floored:
             np.divide(out, self.width, out=out)
             np.maximum(out, FLOOR, out=out)
