@@ -152,11 +152,11 @@ def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: 
     changed = SimpleNamespace(summary=SimpleNamespace(changed_originals=["/data/large.bin"]))
     untouched = SimpleNamespace(summary=SimpleNamespace(changed_originals=[]))
     agreement = Agreement(verdict, EQUAL)
-    made = make_result(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions=[])
+    made = make_result(EQUAL, agreement=agreement, original=changed, migrated=untouched, repetitions={})
     made.doubts = [*find_differing_results(made)]
     assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
     assert choose_verdict(made) == "not proved"
-    assert not [*find_differing_results(make_result(EQUAL, original=untouched, migrated=untouched, repetitions=[]))]
+    assert not [*find_differing_results(make_result(EQUAL, original=untouched, migrated=untouched, repetitions={}))]
 
 
 def test_a_written_file_within_rounding_is_not_called_exactly_equal() -> None:

@@ -23,10 +23,10 @@ def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any
 
 
 def carried_with(original: list[Any], migrated: list[Any]) -> Any:
-    again = [
-        SimpleNamespace(side="original", second_run=original[1]),
-        SimpleNamespace(side="migrated", second_run=migrated[1]),
-    ]
+    again = {
+        "original": SimpleNamespace(second_run=original[1]),
+        "migrated": SimpleNamespace(second_run=migrated[1]),
+    }
     return SimpleNamespace(
         original=original[0], migrated=migrated[0], repetitions=again, request=SimpleNamespace(lang="en")
     )

@@ -39,6 +39,7 @@ from viaduct.carrying.running import (
 )
 from viaduct.carrying.sides import (
     JOINED_RANKS,
+    Side,
     Sides,
     find_change_times,
     find_changed_since,
@@ -93,7 +94,7 @@ class CarryResult:
     shared_paths: list[str] = field(default_factory=list)  # absolute paths in arguments, changed while the original ran
     edits: list[Edit] = field(default_factory=list)  # the changed lines, with counts of their executions
     earlier_carries: list[EarlierCarry] = field(default_factory=list)  # earlier carries, whose executed edits count
-    repetitions: list[Repetition] = field(default_factory=list)  # comparison of each side's two runs
+    repetitions: dict[Side, Repetition] = field(default_factory=dict)  # each side's second run, compared with its first
     speed: Speed | None = None  # on the stand-ins; not part of the verdict
     further_results: FurtherResults | None = None  # network inputs, evaluations and printed numbers, compared
     written_files: list[WrittenFile] = field(default_factory=list)  # files that the sides wrote, compared
@@ -163,9 +164,9 @@ def run_both_sides(
         result.migrated = execute("migrated", plan, sides, report)
         if result.migrated.is_finished:
             if original_again is not None:
-                result.repetitions.append(compare_runs(original, original_again, "original"))
+                result.repetitions["original"] = compare_runs(original, original_again)
             if (migrated_again := finish_second_run(second, report)) is not None:
-                result.repetitions.append(compare_runs(result.migrated, migrated_again, "migrated"))
+                result.repetitions["migrated"] = compare_runs(result.migrated, migrated_again)
         else:
             second.stop()
     edits = coverage.read_edits(result.migrated.plan, sides, "migrated")
@@ -295,8 +296,8 @@ def judge_agreement(result: CarryResult, report: Report) -> Agreement:
         reason = perturbed.summary.failure or f"exit code {perturbed.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_PERTURBED_RUN.format(reason=reason.splitlines()[0].rstrip("."))])
     perturbed_pairs = pair_observations(golden.observations, perturbed.observations)
-    is_deterministic = any(repetition.is_equal for repetition in result.repetitions if repetition.side == "original")
-    return judge(pairs, perturbed_pairs, is_deterministic)
+    repetition = result.repetitions.get("original")
+    return judge(pairs, perturbed_pairs, is_deterministic=repetition is not None and repetition.is_equal)
 
 
 def run_perturbed(result: CarryResult, report: Report) -> Run:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.carrying.agreement import ValuePair
 from viaduct.carrying.observations import did_ranks_train_together
 from viaduct.carrying.repetition import describe_place
 from viaduct.carrying.values import find_changed_values
@@ -57,7 +56,7 @@ def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
         if first is None:
             continue
         side, name = first.side, "original" if first.side == "original" else "migrated script"
-        repetition = next((repetition for repetition in result.repetitions if repetition.side == side), None)
+        repetition = result.repetitions.get(side)
         if repetition is not None and repetition.is_deterministic:
             continue
         if repetition is None or not repetition.second_run.is_finished:
@@ -178,9 +177,10 @@ def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
     assert result.agreement is not None
     agreement = result.agreement
     losses, weights = (agreement.pairs_of(kind) for kind in ("loss", "weight"))
+    unknown = {pair.step or 0 for pair in losses if pair.same and not math.isfinite(pair.left)}
     yield from make_doubts(
         "not compared",
-        [f"step {step}" for step in sorted({pair.step or 0 for pair in losses if is_equal_and_not_finite(pair)})],
+        [f"step {step}" for step in sorted(unknown)],
         "{n} step{s} had a loss that is NaN or infinite on both sides, which shows nothing about the migration",
         "{n} 步的损失在两侧都不是有限值,无法说明迁移是否正确",
     )
@@ -196,10 +196,6 @@ def find_uncompared(result: CarryResult) -> Iterator[Doubt]:
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
             agreement.remarks,
         )
-
-
-def is_equal_and_not_finite(pair: ValuePair) -> bool:
-    return pair.same and not math.isfinite(pair.left)
 
 
 def find_unseen_ranks(result: CarryResult) -> list[Doubt]:
@@ -225,7 +221,7 @@ def find_differing_results(result: CarryResult) -> Iterator[Doubt]:
         "另有 {n} 项结果(数据、评估、打印的数值)不一致",
     )
     runs = [run for run in (result.original, result.migrated) if run is not None]
-    runs += [repetition.second_run for repetition in result.repetitions]
+    runs += [repetition.second_run for repetition in result.repetitions.values()]
     yield from make_doubts(
         "changed files",
         sorted({path for run in runs for path in run.summary.changed_originals}),

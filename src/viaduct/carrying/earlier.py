@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.output_folder import RECORD_FILE
@@ -56,27 +55,21 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> EarlierCarry:
                 f"{flag} was carried with --limits {record['limits_mode']}, this one has {limits}.",
                 "Give both the same --limits and --limit.",
             )
-        return EarlierCarry(str(folder), record["arguments"], read_executed(record), read_hashes(record))
+        executed = {
+            (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
+            for edit in record["edits"]
+        }
+        hashes = {
+            side: {file["position"]: file["sha256"] for file in record["runs"][side]["modules"]}
+            for side in ("original", "migrated")
+        }
+        return EarlierCarry(str(folder), record["arguments"], executed, hashes)
     except OSError as error:
         advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
         raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         problem = f"{flag}: {folder / RECORD_FILE} is damaged, or was written by another version of carry."
         raise BadValue(problem, "Carry it again.") from None
-
-
-def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
-    return {
-        (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
-        for edit in record["edits"]
-    }
-
-
-def read_hashes(record: dict[str, Any]) -> dict[str, dict[str, str]]:
-    return {
-        side: {file["position"]: file["sha256"] for file in record["runs"][side]["modules"]}
-        for side in ("original", "migrated")
-    }
 
 
 def refuse_changed_files(carries: Iterable[EarlierCarry], original: Path, migrated: Path) -> None:

@@ -62,12 +62,12 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "printed": asdict(result.further_results) if result.further_results is not None else None,
         "files": [asdict(file) for file in result.written_files],
         "repeated": {
-            repetition.side: {
+            side: {
                 "equal": repetition.is_equal,
                 "deterministic": repetition.is_deterministic,
                 "finished": repetition.second_run.is_finished,
             }
-            for repetition in result.repetitions
+            for side, repetition in result.repetitions.items()
         },
         "limits_mode": request.limits,
         "earlier": [{"folder": carry.folder, "arguments": carry.arguments} for carry in result.earlier_carries],

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,6 @@ NETWORK_USE = ("init_process_group", "MASTER_PORT", "tcp://", "socket")  # such 
 class Repetition:
     """The second run of one side, and the pairs of both runs' values; no pairs if it failed."""
 
-    side: Side
     second_run: Run
     pairs: list[ValuePair]
 
@@ -135,13 +135,13 @@ def main(record: str) -> int:
     return 128 + summary.interrupting_signal if summary.interrupting_signal else 0
 
 
-def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
-    pairs = pair_observations(first.observations, again.observations) if again.is_finished else []
-    return Repetition(side, again, pairs)
+def compare_runs(first: Run, again: Run) -> Repetition:
+    return Repetition(again, pair_observations(first.observations, again.observations) if again.is_finished else [])
 
 
-def find_second_run(repetitions: list[Repetition], side: Side) -> Run | None:
-    return next((repetition.second_run for repetition in repetitions if repetition.side == side), None)
+def find_second_run(repetitions: Mapping[Side, Repetition], side: Side) -> Run | None:
+    repetition = repetitions.get(side)
+    return None if repetition is None else repetition.second_run
 
 
 def describe_place(first: Run, again: Run, pair: ValuePair) -> str:

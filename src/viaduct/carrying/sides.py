@@ -196,7 +196,9 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
         raise BadValue("--migrated needs to know which script is started.", "Give --entry with its path in the folder.")
     if not (migrated_root / entry).is_file():
         raise BadValue(f"--migrated {copy} has no {entry}.", "Both sides need the script under the same name.")
-    sides = Sides(original_root, migrated_root, entry, copy_review=review_copy(request, copy, entry))
+    # The rules' findings on the copy are what was not migrated by hand.
+    options = replace(request.options, entry=entry if copy.is_dir() else "")
+    sides = Sides(original_root, migrated_root, entry, copy_review=migrate_project(copy, options))
     sides.diffs = dict(diff_scripts(original_root, migrated_root, walk(path).scripts))
     sides.deviating_lines = dict(find_deviating_lines(request, path, migrated_root))
     return sides
@@ -224,12 +226,6 @@ def find_differing_lines(ours: str, theirs: str) -> set[int]:
     """
     codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
-
-
-def review_copy(request: Request, copy: Path, entry: str) -> Outcome:
-    """Apply the rules to the user's copy in memory. Their findings are what was not migrated by hand."""
-    options = replace(request.options, entry=entry if copy.is_dir() else "")
-    return migrate_project(copy, options)
 
 
 def diff_scripts(

@@ -26,8 +26,8 @@ from viaduct.comparison.records import INSERTED, MatchedBy, Pair, Role, StoredDu
 from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import UnmatchedCall, align_operators, can_align
 
-ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
-ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
+# Order of a call's tensors in the table.
+ROLE_ORDER: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 UNORDERED_KINDS = ("folder", "tfdbg")  # these dumps do not record the order of execution
 _SEPARATORS = re.compile(r"[/.:\\\s]+")
 _UNDERSCORES = re.compile(r"_+")
@@ -106,7 +106,7 @@ class StepPairing:
 
 def make_sort_key(tensor: StoredTensor) -> tuple[float, ...]:
     """Return the position of a tensor in execution order."""
-    return (tensor.order, tensor.call, ROLE_ORDER[tensor.role], tensor.index)
+    return (tensor.order, tensor.call, ROLE_ORDER.index(tensor.role), tensor.index)
 
 
 def _group_by(
@@ -361,9 +361,8 @@ def match_by_structure(pairing: StepPairing, is_ordered: bool) -> None:
 def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[UnmatchedCall]:
     """Return unmatched calls, of tensors without a fault, in order, each with the position of the last match before.
 
-    The position is 0 if there is none.
-
-    `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1.
+    `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1. A call before
+    all of them gets the position 0.
     """
     matched = {(tensor.op, tensor.call) for tensor, _ in anchors}
     known = sorted((tensor.order, position) for tensor, position in anchors)
@@ -414,12 +413,10 @@ def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
     order_of = _make_right_order(pairing)
     dumped = {pair.left.op for pair, _, _ in pairing.ordered_pairs if pair.left}
     for tensor in pairing.right:
-        group = group_of.get(fusion.flatten_name(tensor.op))
-        key: Key = ("graph", group.number) if group else ("right", tensor.order, tensor.op, tensor.call)
-        if group:
-            sort_key: tuple[float, ...] = (group.number, math.inf)  # after the left tensors of the group
-        else:
-            sort_key = (order_of(tensor.order), tensor.order, *make_sort_key(tensor))
+        key: Key = ("right", tensor.order, tensor.op, tensor.call)
+        sort_key = (order_of(tensor.order), tensor.order, *make_sort_key(tensor))
+        if group := group_of.get(fusion.flatten_name(tensor.op)):
+            key, sort_key = ("graph", group.number), (group.number, math.inf)  # after the left tensors of the group
         pairing.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group, dumped), key, sort_key))
     pairing.left, pairing.right = [], []
 

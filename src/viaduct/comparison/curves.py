@@ -106,13 +106,11 @@ class CurveComparison:
         values = f"{first.left:.4g} on the left, {first.right:.4g} on the right"
         if not math.isfinite(first.left - first.right):
             return f"the loss curves part at step {first.step}: {values}."
-        gap, noise = (
-            f"the gap of {first.left - first.right:+.3g}",
-            f"{MIN_NOISES:g} times the noise of {first.noise:.2g}",
-        )
         steps = min(APART_STEPS, int((self.steps >= first.step).sum()))  # as many as were checked
-        gap = f"{gap} stays beyond {noise} for {steps} steps or more"
-        return f"the loss curves part at step {first.step}: {values}; {gap}."
+        return (
+            f"the loss curves part at step {first.step}: {values}; the gap of {first.left - first.right:+.3g} stays "
+            f"beyond {MIN_NOISES:g} times the noise of {first.noise:.2g} for {steps} steps or more."
+        )
 
     def _describe_uncompared(self) -> str:
         unshared = [

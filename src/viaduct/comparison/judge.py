@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from viaduct.comparison.calls import (
     BACKWARD_ROLES,
@@ -174,16 +175,12 @@ def find_wrong_parameters(step: RankStep) -> list[Candidate]:
 
 def find_wrong_updates(step: RankStep) -> list[Candidate]:
     """Return the candidates for bad updates. `find_candidates` gets here only if no weight or gradient is bad."""
-    return [
-        make_candidate(step, [index], "parameter", explain_update(step, step.rows[index].tensor))
-        for index in step.updates
-        if is_bad(step, index)
-    ]
-
-
-def explain_update(step: RankStep, update: StoredTensor) -> str:
-    """Describe how an update differs, and what is known about its weight and gradient, neither of which is bad."""
-    return f"its update differs; {describe_weight(step, update)}; {describe_gradient(step, update)}"
+    candidates = []
+    for index in filter(partial(is_bad, step), step.updates):
+        update = step.rows[index].tensor
+        why = f"its update differs; {describe_weight(step, update)}; {describe_gradient(step, update)}"
+        candidates.append(make_candidate(step, [index], "parameter", why))
+    return candidates
 
 
 def describe_weight(step: RankStep, update: StoredTensor) -> str:

@@ -29,14 +29,10 @@ def convert_layout(array: Array, layout: Layout) -> Array:
         return _convert_fractal_z(array, right, shape)
     if left == "FRACTAL_NZ":
         return _convert_fractal_nz(array, shape)
-    if left in PLAIN or left in ORDERLESS:
-        return _convert_plain(array, left, right, shape)
-    raise BadData(f"the layout {layout[0]!r} is not known; the tensor was not compared.")
-
-
-def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
-    if left in PLAIN and right in PLAIN and left != right and len(left) == array.ndim == len(right):
-        return _fit_shape(_reorder_axes(array, left, right), shape, left, right)
+    if left not in PLAIN and left not in ORDERLESS:
+        raise BadData(f"the layout {layout[0]!r} is not known; the tensor was not compared.")
+    if left in PLAIN and right in PLAIN and len(left) == array.ndim == len(right):
+        array = _reorder_axes(array, left, right)
     return _fit_shape(array, shape, left, right)
 
 

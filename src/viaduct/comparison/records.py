@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INSERTED = "*"  # the counterpart's name of an operator that the compiler inserted
 Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
+ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
 Result = Literal["good", "bad", "flag", "refused", "new"]
 MatchedBy = Literal["name", "graph", "rules", "structure", "none"]  # how the two tensors of a pair were found
 Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of the original in the right's axes

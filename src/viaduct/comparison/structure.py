@@ -192,9 +192,7 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
     table = np.zeros((len(left) + 1, len(right) + 1), np.float32)  # [i, j]: best total of the first i and the first j
     for row_number, number in enumerate(left, 1):
         row = scores.score_row(number)[right]
-        matched = np.where(
-            row > 0, table[row_number - 1, :-1] + row, 0
-        )  # total if this left operator is paired with that right one
+        matched = np.where(row > 0, table[row_number - 1, :-1] + row, 0)  # total if these two are paired
         np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], matched), out=table[row_number, 1:])
     matches = []
     i, j = len(left), len(right)

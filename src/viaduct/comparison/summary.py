@@ -45,10 +45,17 @@ def describe_origin(drift: Drift, origin: Origin) -> dict[str, Any]:
     row = drift.rows[origin.row_index]
     measures = {name: encode_nonfinite(getattr(row.measures, name)) for name in MAIN_MEASURES} if row.measures else None
     return {
-        **{"op": origin.op, "kind": origin.kind, "step": origin.step, "rank": origin.rank},
-        **{"tensor": row.tensor_index, "parameter": row.tensor.parameter},
-        **{"result": row.result, "index": row.pair.group},
-        **{"why": origin.why, "reason": row.reason, "measures": measures},
+        "op": origin.op,
+        "kind": origin.kind,
+        "step": origin.step,
+        "rank": origin.rank,
+        "tensor": row.tensor_index,
+        "parameter": row.tensor.parameter,
+        "result": row.result,
+        "index": row.pair.group,
+        "why": origin.why,
+        "reason": row.reason,
+        "measures": measures,
     }
 
 

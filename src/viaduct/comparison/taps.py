@@ -110,7 +110,8 @@ class Taps:
             kind = type(module).__name__
             inputs = self.make_tags(op, kind, "input", "grad_input")
             outputs = self.make_tags(op, kind, "output", "grad_output")
-            originals, written = self._originals.setdefault(op, []), self.survey.list_overwritten_inputs(op)
+            originals = self._originals.setdefault(op, [])
+            written = tuple(index for index in range(MAX_TENSORS) if (op, index) in self.survey.overwritten)
             handles.append(
                 module.register_forward_pre_hook(partial(tap_inputs, inputs, originals if written else None))
             )
@@ -126,7 +127,8 @@ class Taps:
     def make_tags(self, op: str, kind: str, role: Role, gradient: Role) -> Tags:
         """Return the first tags of a module's values and gradients (-1: no taps), and its ambiguous gradients."""
         tags = (self.allocate_tags(op, kind, r) if self.plan.selects(op, r) else -1 for r in (role, gradient))
-        return *tags, self.survey.list_ambiguous_gradients(op, gradient)  # type: ignore[return-value]
+        ambiguous = (index for index in range(MAX_TENSORS) if (op, gradient, index) in self.survey.ambiguous)
+        return *tags, tuple(ambiguous)  # type: ignore[return-value]
 
 
 def tap_inputs(tags: Tags, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
@@ -271,12 +273,6 @@ class Survey:
     edges: dict[str, dict[str, None]]  # module -> ordered set of the modules whose outputs it reads
     ambiguous: frozenset[tuple[str, Role, int]]  # gradients that autograd cannot separate: operator, role, index
     overwritten: frozenset[tuple[str, int]]  # inputs that an operator writes to: operator, index
-
-    def list_ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
-        return tuple(number for number in range(MAX_TENSORS) if (op, role, number) in self.ambiguous)
-
-    def list_overwritten_inputs(self, op: str) -> tuple[int, ...]:
-        return tuple(number for number in range(MAX_TENSORS) if (op, number) in self.overwritten)
 
 
 def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:

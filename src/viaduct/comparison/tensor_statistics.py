@@ -106,16 +106,10 @@ def summarise_tensor(tensor: Tensor) -> dict[str, float]:
         return make_statistics(0.0, 0.0, 0.0, 0.0, 0, 0, 0)
     norm = torch.linalg.vector_norm(flat, dtype=wide)
     numbers = torch.stack([edge.to(wide) for edge in torch.aminmax(flat)] + [flat.sum(dtype=wide), norm]).tolist()
-    if not all(map(math.isfinite, numbers)):
-        return summarise_finite(flat.to(wide))
-    lowest, highest, total, length = numbers
-    return make_statistics(lowest, highest, total, length * length, flat.numel(), 0, 0)
-
-
-def summarise_finite(flat: Tensor) -> dict[str, float]:
-    """Return the statistics of the finite elements, and the numbers of NaN and Inf."""
-    import torch
-
+    if all(map(math.isfinite, numbers)):
+        lowest, highest, total, length = numbers
+        return make_statistics(lowest, highest, total, length * length, flat.numel(), 0, 0)
+    flat = flat.to(wide)
     nan, finite = int(torch.isnan(flat).sum()), flat[torch.isfinite(flat)]
     inf = flat.numel() - finite.numel() - nan
     if not finite.numel():

@@ -10,21 +10,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 from viaduct.comparison.formats import Header, Members
 from viaduct.comparison.index import INDEX_FILE, read_index
 from viaduct.comparison.readers import viaduct_dump
 from viaduct.comparison.readers.listing import find_unread, join_some, list_files, make_natural_key
-from viaduct.comparison.records import Role, StoredDump, StoredTensor
+from viaduct.comparison.records import ROLES, Role, StoredDump, StoredTensor
 from viaduct.comparison.storage import SUFFIXES, read_headers
 from viaduct.errors import BadData, ViaductError
 
 KIND = "folder"
 _STEP = re.compile(r"(?:global)?[_-]?step[_-]?(\d{1,12})", re.IGNORECASE)
 _RANK = re.compile(r"rank[_-]?(\d{1,6})", re.IGNORECASE)
-_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
-_ROLE = re.compile(rf"(.+?)[.:/]({'|'.join(_ROLES)})(?:[.:](\d{{1,6}}))?", re.DOTALL)
+_ROLE = re.compile(rf"(.+?)[.:/]({'|'.join(ROLES)})(?:[.:](\d{{1,6}}))?", re.DOTALL)
 _PARAMETER = re.compile(r"(.+)\.(weight|bias|running_mean|running_var|num_batches_tracked)", re.DOTALL)
 
 
@@ -113,9 +111,9 @@ def parse_name(name: str) -> tuple[str, Role, int, str]:
     A tensor without a role in its name is an output, or a parameter if the name ends as those of PyTorch's parameters.
     """
     if match := _ROLE.fullmatch(name):
-        op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)
+        op, role, index = match[1], ROLES[match[2]], int(match[3] or 0)
     else:
-        op, role, index = name, _ROLES["parameter" if _PARAMETER.fullmatch(name) else "output"], 0
+        op, role, index = name, ROLES["parameter" if _PARAMETER.fullmatch(name) else "output"], 0
     if role in ("parameter", "gradient", "update") and (match := _PARAMETER.fullmatch(op)):
         return match[1], role, index, match[2]
     return op, role, index, ""

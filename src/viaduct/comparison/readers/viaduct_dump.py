@@ -10,15 +10,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import get_args
 
 from viaduct.comparison.index import FORMAT, INDEX_FILE, Entry, Index, read_index
 from viaduct.comparison.naming import RANK_FOLDER, STEP_FOLDER, is_plain_file_name
-from viaduct.comparison.records import Role, StoredDump, StoredTensor
+from viaduct.comparison.records import ROLES, StoredDump, StoredTensor
 from viaduct.errors import BadData
 
 KIND = "viaduct"
-ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
 
 
 def can_read(path: Path) -> bool:
