@@ -85,8 +85,9 @@ def test_rows_of_other_steps_ranks_and_operators_are_not_found() -> None:
     divergence = scene_of(builder, 0)
     assert divergence.find_rows("input") == [builder.rows[0], builder.rows[4]]
     assert divergence.find_rows("input", step=1) == [builder.rows[1]]
-    assert divergence.find_row("input", 0, op="b") is builder.rows[3]
-    assert divergence.find_row("output", 0) is None
+    assert divergence.find_first_input() is builder.rows[0]
+    assert divergence.find_first_input("b") is builder.rows[3]
+    assert divergence.find_first_input("c") is None
     assert divergence.step_rows == [builder.rows[0], builder.rows[3], builder.rows[4]]
 
 

@@ -171,7 +171,6 @@ def format_value(value: Any) -> str:
 
 
 def explain_steps(explanation: Explanation, left: Observations, right: Observations) -> None:
-    """Note it if the sides took different numbers of steps."""
     counts = len(left.first_rank.losses), len(right.first_rank.losses)
     if counts[0] != counts[1]:
         explanation.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")

@@ -85,7 +85,6 @@ def refuse_changed_files(carries: Iterable[EarlierCarry], original: Path, migrat
 
 
 def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
-    """Yield the files that are missing or have changed."""
     for position, sha256 in hashes.items():
         path = root / position
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:

@@ -72,7 +72,6 @@ class FurtherResults:
 
 
 def compare_further_results(runs: ComparedRuns) -> FurtherResults:
-    """Compare network inputs, evaluations and printed numbers."""
     differing: list[str] = []
     compared = unpaired = 0
     ours, theirs = read_printed(runs.original.plan), read_printed(runs.migrated.plan)

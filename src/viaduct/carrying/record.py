@@ -25,7 +25,6 @@ def write(result: CarryResult, path: Path) -> None:
 
 
 def as_record(result: CarryResult) -> dict[str, Any]:
-    """Return the fields of carry.json."""
     request, agreement = result.request, result.agreement
     first = agreement.first_bad if agreement else None
     return {

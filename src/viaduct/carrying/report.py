@@ -243,7 +243,6 @@ def list_drawn_ranks(run: Run) -> list[Rank]:
 
 
 def make_loss_series(run: Run, rank: Rank) -> Series:
-    """Return the first loss of every step of one rank."""
     values = [step[0] if step else None for step in rank.losses]
     name = name_side(run)
     if len(run.observations.ranks) > 1:

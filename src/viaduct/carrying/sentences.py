@@ -31,7 +31,6 @@ MAX_SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
 def make_headline(result: CarryResult) -> str:
-    """Return the verdict in one sentence."""
     to, chinese = result.request.to.upper(), result.request.lang == "zh"
     if result.verdict == "agrees":
         return make_agreement_headline(result, to)
@@ -172,7 +171,6 @@ def name_remark(result: CarryResult, name: str) -> str:
 
 
 def advise_execution(result: CarryResult) -> str:
-    """Return advice for executing more of the edits."""
     assert result.migrated is not None
     count = result.original.summary.steps
     both_stopped = result.original.summary.stopped_after_steps and result.migrated.summary.stopped_after_steps

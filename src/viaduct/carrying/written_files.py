@@ -66,7 +66,6 @@ def list_written(run: Run | None) -> dict[str, Path]:
 
 
 def compare_written(runs: ComparedRuns) -> list[WrittenFile]:
-    """Compare the files that the sides wrote."""
     ours, theirs = list_written(runs.original), list_written(runs.migrated)
     pairs = pair_names(list(ours), list(theirs))
     results = list(compare_one_sided(runs, ours, theirs, pairs))
@@ -157,41 +156,35 @@ def compare_values(
     pairs = [pair for pair in pair_arrays("weight", ours.arrays, theirs.arrays, 0) if pair.name not in unstable]
     perturbed_pairs = list(pair_arrays("weight", ours.arrays, perturbed.arrays, 0)) if perturbed is not None else []
     judged = judge_pixels(runs, ours, theirs, pairs) if ours.is_image else set_tolerances(pairs, perturbed_pairs)
+    keys = [*dict.fromkeys([*ours.values, *theirs.values])]
+    skipped = [key for key in keys if ours.may_skip_values and (key not in ours.values or key not in theirs.values)]
+    values = {key: (ours.values.get(key), theirs.values.get(key)) for key in keys if key not in {*skipped, *unstable}}
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
-    names = [*ours.values, *(key for key in theirs.values if key not in ours.values)]
-    one_sided = [key for key in names if key not in ours.values or key not in theirs.values]
-    if ours.may_skip_values:
-        names = [key for key in names if key not in one_sided]
-    compared = [key for key in names if key not in unstable]
-    bad += [
-        f"{key} is {ours.values.get(key, 'not there')} in the original, "
-        f"{theirs.values.get(key, 'not there')} after the migration"
-        for key in compared
-        if not is_same_value(ours.values.get(key), theirs.values.get(key), runs.allowed)
-    ]
-    count = len(pairs) + len(compared)
-    counts = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value"))))
+    for key, (left, right) in values.items():
+        if not is_same_value(left, right, runs.allowed):
+            left, right = ("not there" if value is None else value for value in (left, right))
+            bad.append(f"{key} is {left} in the original, {right} after the migration")
+    count = len(pairs) + len(values)
     if bad:
         return WrittenFile(name, "differs", describe_some(bad), count)
-    skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
-    unread = f"; not read: {describe_some(skipped)}" if skipped else ""
-    if ours.may_skip_values and one_sided:
-        unread += f"; not compared, since only one side writes it: {describe_some(one_sided)}"
-    if unstable:
-        unread += f"; not compared, since a second run writes another value: {describe_some(sorted(unstable))}"
+    uncompared = {
+        "not read": [*dict.fromkeys([*ours.skipped, *theirs.skipped])],
+        "not compared, since only one side writes it": skipped,
+        "not compared, since a second run writes another value": sorted(unstable),
+    }
+    ending = "".join(f"; {reason}: {describe_some(names)}" for reason, names in uncompared.items() if names)
     if not count:
-        return WrittenFile(
-            name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}"
-        )
+        nothing = "it holds no value that repeats itself and that both sides write"
+        return WrittenFile(name, "not compared", nothing + ending)
+    counts = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(values), "value"))))
     hidden = sum(not pair.is_informative and not pair.same for pair in judged)
     if hidden == count:
-        return WrittenFile(name, "not compared", f"{counts}, mostly rounding{unread}")
-    equal_values = (is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared)
-    equal = all(pair.same for pair in pairs) and all(equal_values)
+        return WrittenFile(name, "not compared", f"{counts}, mostly rounding{ending}")
+    equal = all(pair.same for pair in pairs) and all(is_same_value(*both, 0.0) for both in values.values())
     result = "equal" if equal else "within rounding"
     if hidden:
         result += f", {hidden} of them mostly rounding"
-    return WrittenFile(name, "equal" if equal else "rounding", f"{counts} {result}{unread}", count)
+    return WrittenFile(name, "equal" if equal else "rounding", f"{counts} {result}{ending}", count)
 
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:

@@ -49,7 +49,6 @@ class RankStep:
     calls_by_op: Mapping[str, Sequence[Call]]
 
     def list_bad_rows(self, call: Call, *roles: Role) -> list[int]:
-        """Return the indices of a call's bad rows with the given roles."""
         return [index for role in roles for index in call.row_indices.get(role, ()) if self.rows[index].result == "bad"]
 
     def find_largest_error(self, row_indices: Iterable[int]) -> float:

@@ -66,7 +66,6 @@ class Piece:
         return remainder
 
     def take_first(self, size: int) -> Piece:
-        """Return the first `size` elements."""
         return self if size == self.raw.size else Piece(self.raw[:size], self.as_float[:size], self.as_float64[:size])
 
 

@@ -145,7 +145,6 @@ def compare_curves(left: Path, right: Path) -> CurveComparison:
 
 
 def has_curve(path: Path) -> bool:
-    """Return True if the folder holds a metrics file."""
     return (path / METRICS_FILE).is_file()
 
 

@@ -119,9 +119,9 @@ class Divergence:
             and index in (None, row.tensor.index)
         ]
 
-    def find_row(self, role: Role, index: int, *, op: str | None = None) -> Row | None:
-        """Return the first row of `find_rows`, or None."""
-        return next(iter(self.find_rows(role, index, op=op)), None)
+    def find_first_input(self, op: str | None = None) -> Row | None:
+        """Return the row of an operator's first input, by default of the origin's; None if the dump has none."""
+        return next(iter(self.find_rows("input", 0, op=op)), None)
 
     def find_weight(self) -> Row | None:
         """Return the origin's largest parameter: the kernel of a convolution, the matrix of a linear layer."""

@@ -133,7 +133,6 @@ class StepDump:
         self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.finish_entries()))
 
     def abandon(self) -> None:
-        """Remove the hooks and this step's files."""
         self.recorder.close()
         self.writer.abandon()
 
@@ -163,7 +162,6 @@ class DumpBase(Watcher):
         return current
 
     def discard_current(self) -> None:
-        """Discard the step that is being dumped, if there is one."""
         if (current := self.take_current()) is not None:
             current.abandon()
 
@@ -253,7 +251,6 @@ class Dump(DumpBase):
 
     @property
     def is_recording(self) -> bool:
-        """Return True if the current step is dumped."""
         return self._current is not None
 
     def wrap_compiled(self, plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -143,7 +143,6 @@ def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
 
 
 def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
-    """Return Node.originals."""
     if ORIGINALS not in attributes:
         return None
     names = _list_values(_read_value(attributes[ORIGINALS], "list"), "s")

@@ -487,13 +487,9 @@ def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row,
     """Set `follows_from` of bad rows that are not an origin."""
     origin_calls = {(origin.op, origin.step, origin.rank) for origin in origins}
     origin_rows = {origin.row_index for origin in origins}
-    main = origins[0]
-    return tuple(
-        replace(row, follows_from=main.op)
-        if row.result == "bad"
-        and row.tensor.step >= main.step
-        and index not in origin_rows
-        and (row.op, row.tensor.step, row.tensor.rank) not in origin_calls
-        else row
-        for index, row in enumerate(rows)
-    )
+    main, marked = origins[0], list(rows)
+    for index, row in enumerate(rows):
+        is_origin = index in origin_rows or (row.op, row.tensor.step, row.tensor.rank) in origin_calls
+        if row.result == "bad" and row.tensor.step >= main.step and not is_origin:
+            marked[index] = replace(row, follows_from=main.op)
+    return tuple(marked)

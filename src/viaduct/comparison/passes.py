@@ -282,7 +282,6 @@ def find_extremes(piece: Piece) -> tuple[float, float]:
 
 
 def count_saturated(values: Array) -> int:
-    """Count magnitudes of at least the largest float16."""
     return int(np.count_nonzero(np.abs(values) >= HALF_LIMIT))
 
 

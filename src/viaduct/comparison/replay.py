@@ -73,7 +73,7 @@ def replay_origin(divergence: Divergence) -> Replay | None:
 
 
 def _replay_origin(divergence: Divergence) -> Replay | None:
-    output, x = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    output, x = divergence.load_arrays(), divergence.load_row(divergence.find_first_input())
     weight = divergence.load_row(divergence.find_weight())
     if divergence.role != "output" or output is None or x is None or weight is None:
         return None

@@ -58,7 +58,6 @@ LEGEND: list[tuple[Tone, str]] = [(TONES[result], result) for result in RESULTS]
 
 
 def write_report(path: Path, drift: Drift) -> None:
-    """Write the page of a comparison."""
     rows, left, right, explanation, options = drift.rows, drift.left, drift.right, drift.explanation, drift.options
     names = shorten_paths(left.path, right.path)
     levels = [] if options.threshold_source else list_threshold_levels(rows, options.thresholds)

@@ -89,7 +89,6 @@ class Writer:
             move_into_place(self._unfinished, self.folder, self._staging)
 
     def abandon(self) -> None:
-        """Discard an unfinished step."""
         with self._change:
             self._jobs.clear()
         self._join()

@@ -43,7 +43,7 @@ class NormFit:
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    outputs, inputs = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    outputs, inputs = divergence.load_arrays(), divergence.load_row(divergence.find_first_input())
     if divergence.role != "output" or outputs is None or inputs is None:
         return None
     if outputs.left.shape != inputs.left.shape or outputs.left.ndim < 2:

@@ -34,7 +34,7 @@ MAX_DISTANCE = 12  # places between a constant and the origin, in the right side
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
-    arrays, x = divergence.load_arrays(), divergence.load_row(divergence.find_row("input", 0))
+    arrays, x = divergence.load_arrays(), divergence.load_row(divergence.find_first_input())
     if divergence.role != "output" or arrays is None or x is None or not has_finite_floats(arrays):
         return None
     for row in find_constants(divergence):

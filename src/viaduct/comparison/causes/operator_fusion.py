@@ -178,7 +178,7 @@ def fit_channels(x: Array, y: Array) -> ChannelFit | None:
 
 def replay_layer(divergence: Divergence, row: Row) -> tuple[int, Replay | None]:
     """Return the number of terms that each element of `row`'s tensor sums, and the replay of its layer, if possible."""
-    source = divergence.find_row("input", 0, op=row.op)
+    source = divergence.find_first_input(row.op)
     weights = sorted(divergence.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.tensor.shape))
     x = divergence.load_right(source) if source is not None else None
     weight = divergence.load_right(weights[0]) if weights else None

@@ -90,7 +90,7 @@ def count_terms(divergence: Divergence, arrays: ArrayPair) -> int:
     weight = divergence.find_weight()
     if weight is not None and len(weight.tensor.shape) > 1:
         return math.prod(weight.tensor.shape[1:])
-    source = divergence.find_row("input", 0)
+    source = divergence.find_first_input()
     size = math.prod(source.tensor.shape) if source is not None else arrays.left.size
     channels = arrays.left.shape[1] if arrays.left.ndim > 1 else 1
     return max(1, size // arrays.left.size, size // channels if "norm" in divergence.op_type.lower() else 1)

@@ -110,7 +110,6 @@ def _count_tensor_files(listing: Listing) -> int:
 
 
 def read(path: Path) -> StoredDump:
-    """Read a dump directory of an NPU."""
     listing = list_files(path)
     notes = list(listing.notes)
     files: list[DumpFile] = []
