@@ -31,7 +31,6 @@ from viaduct.comparison.records import Array
 from viaduct.comparison.ulps import UlpHistogram, find_coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-MAX_ERRORS_KEPT = 10  # for the page
 # For Measures.within, by the coarser dtype; integers use float64's. Twice the rounding of one operation, except that
 # float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
@@ -148,7 +147,7 @@ class Measures(Errors):
     tolerance: float = 0.0  # relative to the right value, or to the right side's RMS if that is larger
     ulps: UlpHistogram | None = None  # None: a side is not floating point, or only statistics were compared
     histogram: Histogram | None = None  # None: nothing is finite, or only statistics were compared
-    top: tuple[LargeError, ...] = ()  # the largest errors above 0, at most MAX_ERRORS_KEPT
+    top: tuple[LargeError, ...] = ()  # the largest errors above 0, at most MAX_KEPT (passes.py)
     overflow: Overflow = "NaN"  # YES if a value of the left side reaches 65504; NaN if that side is not float16
     statistics_only: bool = False
     notes: tuple[str, ...] = ()
@@ -186,9 +185,9 @@ def measure(
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
     sides = FlatTensor(left, left_dtype, "left"), FlatTensor(right, right_dtype, "right")
-    first_pass = FirstPass(*sides, MAX_ERRORS_KEPT).run()
+    first_pass = FirstPass(*sides).run()
     if (scales := first_pass.choose_scales()) != UNSCALED:
-        first_pass = FirstPass(*sides, MAX_ERRORS_KEPT, scales).run()
+        first_pass = FirstPass(*sides, scales).run()
     tolerance = TOLERANCES[find_coarser_dtype(sides[0].dtype, sides[1].dtype) or "float64"]
     return FinalMeasures(first_pass, kld, tolerance).compute()
 

@@ -27,6 +27,7 @@ Extremes = tuple[float, float, float, float]  # left low and high, right low and
 EPSILON = 2.22e-16  # float64's epsilon; where it is divided by, a value or norm at or below it counts as zero
 FLOOR = 1.1920929e-07  # float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
+MAX_KEPT = 10  # largest errors, and positions of NaN and Inf of a side, that are kept for the page
 BINS = 40  # of the histogram of values
 SAMPLE = 16384  # values of each side in that histogram, about; fewer for small tensors
 _SMALLEST = 5e-324  # the smallest float64 above 0
@@ -40,15 +41,15 @@ class Nonfinite:
     nan: int = 0
     plus: int = 0  # +Inf
     minus: int = 0  # -Inf
-    positions: list[int] = field(default_factory=list)  # flat indices
+    positions: list[int] = field(default_factory=list)  # flat indices, at most MAX_KEPT
 
-    def add(self, values: Array, start: int, keep: int) -> None:
-        """Count NaN and Inf of a piece that begins at `start`; keep the first `keep` positions of all pieces."""
+    def add(self, values: Array, start: int) -> None:
+        """Count NaN and Inf of a piece that begins at `start`."""
         bad = np.flatnonzero(~np.isfinite(values))
         nan = int(np.count_nonzero(np.isnan(values)))
         plus = int(np.count_nonzero(values == np.inf))
         self.nan, self.plus, self.minus = self.nan + nan, self.plus + plus, self.minus + bad.size - nan - plus
-        self.positions += [start + int(i) for i in bad[: keep - len(self.positions)]]
+        self.positions += [start + int(i) for i in bad[: MAX_KEPT - len(self.positions)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +113,10 @@ class SideTotals:
 
 
 class FirstPass:
-    """Computes sums, extremes and the largest errors of both tensors.
+    """Computes sums, extremes and the largest errors of both tensors."""
 
-    `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept.
-    """
-
-    def __init__(self, left: FlatTensor, right: FlatTensor, keep: int, scales: Scales = UNSCALED) -> None:
-        self.flats, self.keep, self.scales = (left, right), keep, scales
+    def __init__(self, left: FlatTensor, right: FlatTensor, scales: Scales = UNSCALED) -> None:
+        self.flats, self.scales = (left, right), scales
         self.left, self.right = SideTotals(scales.left), SideTotals(scales.right)
         # Sums, one for each piece, of left times right and of the squared, absolute and relative differences.
         self.products: list[float] = []
@@ -129,7 +127,7 @@ class FirstPass:
         self.differing = self.mismatched = 0  # as in Measures (measures.py)
         self.first_mismatch: int | None = None
         self.pieces_with_nonfinite: set[int] = set()  # their starts
-        self.top = LargestErrors(keep)
+        self.top = LargestErrors()
         length = min(CHUNK, left.count)
         self.ulps = UlpCounter(left.dtype, right.dtype, left.count)
         self._difference, self._ratio = reuse_buffer("one", length), reuse_buffer("two", length)
@@ -158,8 +156,8 @@ class FirstPass:
 
     def _select_finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
         """Count NaN and Inf; return the elements that are finite on both sides, and their positions."""
-        self.left.nonfinite.add(left.as_float, start, self.keep)
-        self.right.nonfinite.add(right.as_float, start, self.keep)
+        self.left.nonfinite.add(left.as_float, start)
+        self.right.nonfinite.add(right.as_float, start)
         left_values, right_values = left.as_float, right.as_float
         valid = np.isfinite(left_values) & np.isfinite(right_values)
         alike = valid | (np.isnan(left_values) & np.isnan(right_values)) | (left_values == right_values)
@@ -238,39 +236,36 @@ class FirstPass:
 
 
 class LargestErrors:
-    """The `keep` largest differences with their positions."""
+    """The MAX_KEPT largest differences with their positions."""
 
-    def __init__(self, keep: int) -> None:
-        self.keep = keep
+    def __init__(self) -> None:
         self.least = -1.0  # the smallest error of a full list: only larger ones enter it
         self.entries: list[tuple[float, int, float, float]] = []  # error, flat index, left and right value
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
         """Add the largest errors of a piece. `positions`: flat indices; None: consecutive from `start`."""
-        if self.keep <= 0:
-            return
         large = np.flatnonzero(difference >= self._find_entry_bound(difference))
-        if large.size > self.keep:
-            large = large[np.argpartition(difference[large], -self.keep)[-self.keep :]]
+        if large.size > MAX_KEPT:
+            large = large[np.argpartition(difference[large], -MAX_KEPT)[-MAX_KEPT:]]
         for i in large.tolist():
             flat_index = start + int(i) if positions is None else int(positions[i])
             self.entries.append((float(difference[i]), flat_index, float(left[i]), float(right[i])))
         self.entries.sort(key=lambda entry: (-entry[0], entry[1]))
-        del self.entries[self.keep :]
-        if len(self.entries) == self.keep:
+        del self.entries[MAX_KEPT:]
+        if len(self.entries) == MAX_KEPT:
             self.least = self.entries[-1][0]
 
     def _find_entry_bound(self, difference: Floats) -> float:
         """Return a lower bound of the errors of this piece that can enter the list.
 
-        It is the `keep`-th largest among the maxima of groups of 64 elements, so at least `keep` errors reach it.
+        It is the MAX_KEPT-th largest among the maxima of groups of 64 elements, so at least MAX_KEPT errors reach it.
         """
         bound = max(self.least, _SMALLEST)
         rows = difference.size // 64
-        if self.least > 0.0 or rows <= self.keep:
+        if self.least > 0.0 or rows <= MAX_KEPT:
             return bound
         largest = np.maximum.reduce(difference[: rows * 64].reshape(rows, 64), axis=1)
-        return max(bound, float(np.partition(largest, -self.keep)[-self.keep]))
+        return max(bound, float(np.partition(largest, -MAX_KEPT)[-MAX_KEPT]))
 
 
 def scale_values(values: Floats, scale: float) -> Floats:
