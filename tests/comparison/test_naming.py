@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from viaduct.comparison.naming import (
     FileNames,
     is_plain_file_name,
+    is_step_folder,
     normalise_operator,
     order_inputs,
     parse_patterns,
@@ -14,6 +17,14 @@ from viaduct.comparison.naming import (
     remove_wrappers,
 )
 from viaduct.errors import BadValue
+
+
+def test_other_names_with_step_are_no_folders_of_steps(tmp_path: Path) -> None:
+    steps = ["step_000005", "step_1234567", ".step_000005.host-1-2.part"]
+    others = ["step_by_step", "my_step_000005", "step_5", ".step_000005"]
+    for name in [*steps, *others]:
+        (tmp_path / name).mkdir()
+    assert [is_step_folder(tmp_path / name) for name in [*steps, *others]] == [True] * 3 + [False] * 4
 
 
 def test_steps_are_written_with_commas_or_bars() -> None:

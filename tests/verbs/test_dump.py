@@ -104,10 +104,13 @@ def test_mistakes_are_answered_before_torch_is_imported(tmp_path: Path, words: l
     assert not answer.stdout
 
 
-def test_replacing_never_touches_what_is_not_a_dump(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text("")
+@pytest.mark.parametrize("name", ["thesis.txt", "step_by_step.txt", "last_step_weights.pt", "step_000000"])
+@pytest.mark.parametrize("script", ["", "import tensorflow as tf\ntf.Session()\n"])
+def test_replacing_never_touches_what_is_not_a_dump(tmp_path: Path, name: str, script: str) -> None:
+    (tmp_path / "job.py").write_text(script)
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "thesis.txt").write_text("")
+    (tmp_path / "home" / name).write_text("")
     answer = viaduct(tmp_path, "dump", "job.py", "--out", "home", "--force")
     assert answer.returncode == 2
-    assert "thesis.txt" in answer.stderr
+    assert name in answer.stderr
+    assert (tmp_path / "home" / name).is_file()

@@ -33,7 +33,7 @@ from viaduct.comparison.capture import Capture, DumpPlan
 from viaduct.comparison.dump_options import Level, Mode
 from viaduct.comparison.index import INDEX_FILE, Entry, Index
 from viaduct.comparison.modules import ModuleRecorder, name_modules, unwrap_module
-from viaduct.comparison.naming import name_step_folder, parse_patterns, parse_steps
+from viaduct.comparison.naming import is_step_folder, name_step_folder, parse_patterns, parse_steps
 from viaduct.comparison.operators import OperatorRecorder
 from viaduct.comparison.parameters import ParameterRecorder, iterate_parameters
 from viaduct.comparison.records import Role
@@ -360,6 +360,5 @@ def require_no_steps(folder: Path, rank: int, ranks: int) -> None:
 
 def clear_dump(folder: Path) -> None:
     """Remove the steps of an earlier dump, and no other files."""
-    for path in folder.glob("*step_*"):  # also .step_…, a step whose writing was interrupted
-        if path.name.lstrip(".").startswith("step_") and path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+    for path in filter(is_step_folder, list(folder.iterdir())):
+        shutil.rmtree(path)

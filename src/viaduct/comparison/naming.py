@@ -114,6 +114,12 @@ def name_step_folder(step: int) -> str:
     return f"step_{step:06d}"
 
 
+def is_step_folder(path: Path) -> bool:
+    """Return True for the folder of a dumped step, or of one whose writing was interrupted: .step_000005.….part."""
+    name = re.sub(r"^\.(.+?)\..*\.part$", r"\1", path.name)
+    return STEP_FOLDER.fullmatch(name) is not None and path.is_dir() and not path.is_symlink()
+
+
 def remove_wrappers(name: str) -> str:
     """Return a module's path without the parts of wrappers."""
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)

@@ -81,12 +81,14 @@ def main(
 
 def check_out(out: Path, force: bool) -> None:
     """Raise BadRun if --out is a file or a folder that is not empty; with `force` it may hold an earlier dump."""
+    from viaduct.comparison.naming import is_step_folder
+
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.")
     if out.is_dir() and any(out.iterdir()):
         if not force:
             raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the dump there with --force.")
-        if other_files := [entry.name for entry in out.iterdir() if "step_" not in entry.name]:
+        if other_files := [entry.name for entry in out.iterdir() if not is_step_folder(entry)]:
             raise BadRun(f"--out {out} holds more than a dump: {other_files[0]!r}.", "Choose another place.")
 
 
