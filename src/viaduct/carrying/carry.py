@@ -31,7 +31,6 @@ from viaduct.carrying.running import (
     Run,
     choose_framework,
     derive_plan,
-    describe_side,
     execute,
     find_step_at,
     make_original_plan,
@@ -39,6 +38,7 @@ from viaduct.carrying.running import (
 )
 from viaduct.carrying.sides import (
     JOINED_RANKS,
+    SIDE_NAMES,
     Side,
     Sides,
     find_change_times,
@@ -183,12 +183,11 @@ def run_both_sides(
 
 def finish_second_run(second: SecondRun, report: Report) -> Run | None:
     """Return the second run of a side after its end, or None if it left no summary; raise Interrupted for a signal."""
-    again = second.finish()
+    again, side = second.finish(), SIDE_NAMES[second.side][0]
     if again is None:
-        side = describe_side(second.side)
         report(f"the second run of {side} left no summary; its output is in {second.plan.record_folder}.")
     elif again.summary.interrupting_signal:
-        raise Interrupted(again.summary.interrupting_signal, f"while {describe_side(second.side)} ran")
+        raise Interrupted(again.summary.interrupting_signal, f"while {side} ran")
     return again
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from viaduct.carrying.observations import did_ranks_train_together
 from viaduct.carrying.repetition import describe_place
+from viaduct.carrying.sides import SIDE_NAMES
 from viaduct.carrying.values import find_changed_values
+from viaduct.migration.summary import plural
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import CarryResult
@@ -19,7 +21,6 @@ DoubtKind = Literal[  # also in carry.json, where --earlier reads them
     "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
     "printed", "changed files", "written",
 ]  # fmt: skip
-SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,16 @@ def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
     for first in (result.original, result.migrated):
         if first is None:
             continue
-        side, name = first.side, "original" if first.side == "original" else "migrated script"
-        repetition = result.repetitions.get(side)
+        name, chinese = SIDE_NAMES[first.side]
+        repetition = result.repetitions.get(first.side)
         if repetition is not None and repetition.is_deterministic:
             continue
         if repetition is None or not repetition.second_run.is_finished:
             failure = repetition.second_run.summary.failure if repetition is not None else ""
             yield Doubt(
                 "not deterministic",
-                f"the {name} finished its first run and failed in its second",
-                f"{SIDES[side]}第一次运行成功,第二次失败",
+                f"{name} finished its first run and failed in its second",
+                f"{chinese}第一次运行成功,第二次失败",
                 [failure] if failure else [],
             )
             continue
@@ -76,8 +77,8 @@ def find_nondeterminism(result: CarryResult) -> Iterator[Doubt]:
         moment_zh = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
         yield Doubt(
             "not deterministic",
-            f"the {name} is not deterministic {moment} ({location}): two runs of it with the same seed differ",
-            f"{SIDES[side]}{moment_zh}不确定({location}):相同种子的两次运行结果不同",
+            f"{name} is not deterministic {moment} ({location}): two runs of it with the same seed differ",
+            f"{chinese}{moment_zh}不确定({location}):相同种子的两次运行结果不同",
             list(describe_shared_model_dir(result, first)),
         )
 
@@ -118,18 +119,18 @@ def find_foreign_files(result: CarryResult) -> Iterator[Doubt]:
     """Yield doubts about files from outside the side's tree, and about executed code that is not in its file."""
     assert result.migrated is not None
     for run in (result.golden_run, result.migrated):
-        files, side = run.executed_files.problems, run.side
+        files, side, chinese = run.executed_files.problems, run.side, SIDE_NAMES[run.side][1]
         yield from make_doubts(
             "wrong tree",
             [f"{file.position} ({file.file})" for file in files if file.problem == "wrong tree"],
             f"the {side} run loaded {{n}} file{{s}} from outside its own tree",
-            f"{SIDES[side]}加载了自己目录之外的 {{n}} 个文件",
+            f"{chinese}加载了自己目录之外的 {{n}} 个文件",
         )
         yield from make_doubts(
             "not the file",
             [f"{file.position}: {file.detail}" for file in files if file.problem == "not the file"],
             f"the {side} run executed code that differs from {{n}} file{{s}} on disk",
-            f"{SIDES[side]}执行的代码与磁盘上的 {{n}} 个文件不一致",
+            f"{chinese}执行的代码与磁盘上的 {{n}} 个文件不一致",
         )
 
 
@@ -158,7 +159,7 @@ def find_changes_without_effect(result: CarryResult) -> Iterator[Doubt]:
     yield from make_doubts(
         "no effect",
         [setting.sentence for setting in result.ineffective_settings],
-        f"{{n}} value{{s}} {{was}} set differently, without a known effect in {steps} step{'' if steps == 1 else 's'}",
+        f"{{n}} value{{s}} {{was}} set differently, without a known effect in {plural(steps, 'step')}",
         f"{{n}} 处数值不同,但在 {steps} 步内未见其影响",
     )
     yield from make_doubts(

@@ -13,6 +13,7 @@ from typing import Literal
 import viaduct
 from viaduct.carrying.output_folder import REPRODUCER_FILE
 from viaduct.carrying.running import TRACEBACK_FRAME, Run
+from viaduct.carrying.sides import SIDE_NAMES
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, STAND_IN_PACKAGES, make_install_advice
@@ -76,8 +77,7 @@ class Fault:
 
 def find_fault(run: Run) -> Fault:
     """Return the fault by the first explanation that fits the run's summary and output; else it is the script's."""
-    is_migrated = run.side == "migrated"
-    names = ("the migrated script", "迁移后的脚本") if is_migrated else ("the original", "原脚本")
+    names = SIDE_NAMES[run.side]
     return next(fault for explain in EXPLANATIONS if (fault := explain(run, *names)) is not None)
 
 

@@ -18,7 +18,7 @@ from viaduct.carrying.observations import Observations, read_observations
 from viaduct.carrying.output_capture import capture_output
 from viaduct.carrying.output_folder import RUNS_FOLDER
 from viaduct.carrying.request import Request
-from viaduct.carrying.sides import Side, Sides
+from viaduct.carrying.sides import SIDE_NAMES, Side, Sides
 from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.files import choose_file_view, set_record_folder
@@ -99,10 +99,6 @@ class Interrupted(ViaductError):
     def __init__(self, number: int, when: str = "") -> None:
         self.exit_code = 128 + number
         super().__init__(f"interrupted{' ' + when if when else ''}; the output folder is as it was before.")
-
-
-def describe_side(side: Side) -> str:
-    return "the migrated script" if side == "migrated" else "the original"
 
 
 def choose_framework(request: Request, sides: Sides) -> FrameworkName:
@@ -204,5 +200,5 @@ def execute(name: RunName, plan: Plan, sides: Sides, report: Callable[[str], Non
     report(f"{name}: {counts}")
     run = Run(name, plan, summary, read_observations(plan), read_executed_files(plan))
     if summary.interrupting_signal:
-        raise Interrupted(summary.interrupting_signal, f"while {describe_side(run.side)} ran")
+        raise Interrupted(summary.interrupting_signal, f"while {SIDE_NAMES[run.side][0]} ran")
     return run

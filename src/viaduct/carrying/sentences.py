@@ -13,6 +13,7 @@ from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import FaultOwner, find_fault
 from viaduct.carrying.further_results import MAX_LINES
 from viaduct.carrying.speed import describe_speed
+from viaduct.migration.summary import plural
 from viaduct.rehearsal.observe import MAX_EVALUATIONS, MAX_INPUT_SUMS
 from viaduct.scripts.notebook_runs import locate_line
 
@@ -76,11 +77,10 @@ def count_values(result: CarryResult, kind: ValueKind) -> str:
             "gradient": f"第一步的 {count} 个梯度",
             "weight": f"结束时的 {count} 个张量",
         }[kind]
-    many = "s" if count > 1 else ""
     return {
-        "loss": f"{count} loss{'es' if many else ''} of {format_steps(result)}",
-        "gradient": f"{count} gradient{many} of the first step",
-        "weight": f"{count} tensor{many} at the end",
+        "loss": f"{count} {'loss' if count == 1 else 'losses'} of {format_steps(result)}",
+        "gradient": f"{plural(count, 'gradient')} of the first step",
+        "weight": f"{plural(count, 'tensor')} at the end",
     }[kind]
 
 
@@ -104,7 +104,7 @@ def make_doubt_headline(result: CarryResult) -> str:
         return f"{beginning}{first.chinese}{f'(另有 {len(further)} 个原因)' if further else ''}。"
     agreeing = "the training numbers agree" if has_differing_results else "what ran agrees"
     beginning = f"Not proved: {agreeing}, but " if agrees else "Not proved: "
-    others = f" ({len(further)} further reason{'s' if len(further) > 1 else ''} below)" if further else ""
+    others = f" ({plural(len(further), 'further reason')} below)" if further else ""
     return f"{beginning}{first.text.removesuffix('.')}{others}."
 
 
@@ -148,11 +148,12 @@ def list_earlier_remarks(result: CarryResult) -> list[tuple[str, str]]:
         arguments = shlex.join(earlier.arguments)
         shortened = f"{arguments[:MAX_ARGUMENT_LETTERS]}{' …' if len(arguments) > MAX_ARGUMENT_LETTERS else ''}"
         command = f"{earlier.folder} (-- {shortened})" if arguments else earlier.folder
-        edits = f"{count} edit{'' if count == 1 else 's'}"
         if result.request.lang == "zh":
             remarks.append(("先前执行", f"{count} 处修改在 {command} 中执行,其比较结果一致。"))
         else:
-            remarks.append(("Earlier", f"{edits} not executed here ran in {command}, where what ran agrees."))
+            remarks.append(
+                ("Earlier", f"{plural(count, 'edit')} not executed here ran in {command}, where what ran agrees.")
+            )
     return remarks
 
 
@@ -208,7 +209,7 @@ def list_idle_remarks(result: CarryResult) -> list[str]:
 
 def format_steps(result: CarryResult) -> str:
     count = result.golden_run.summary.steps
-    return f"{count} {'step' if count == 1 else 'steps'}"
+    return plural(count, "step")
 
 
 def format_location(result: CarryResult, location: tuple[str, int] | None) -> str:
@@ -279,9 +280,9 @@ def describe_rounded_files(result: CarryResult) -> str:
     return f", within rounding: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}" if names else ""
 
 
-def format_count(count: int, singular: str, plural: str) -> str:
+def format_count(count: int, one: str, several: str) -> str:
     """Return a count with its noun; empty for none."""
-    return f"{count} {singular if count == 1 else plural}" if count else ""
+    return f"{count} {one if count == 1 else several}" if count else ""
 
 
 def list_uncompared_remarks(result: CarryResult) -> list[tuple[str, str]]:
@@ -334,11 +335,10 @@ def describe_kind(result: CarryResult, kind: ValueKind) -> str:
     pairs = result.agreement.pairs_of(kind)
     if not pairs:
         return f"no {kind} was seen"
-    ending = "" if len(pairs) == 1 else "s"
     count = {
-        "loss": f"{len(pairs)} {'losses' if ending else 'loss'}",
-        "gradient": f"{len(pairs)} gradient{ending} of the first step",
-        "weight": f"{len(pairs)} weight{ending} at the end",
+        "loss": format_count(len(pairs), "loss", "losses"),
+        "gradient": f"{plural(len(pairs), 'gradient')} of the first step",
+        "weight": f"{plural(len(pairs), 'weight')} at the end",
     }[kind]
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):

@@ -33,6 +33,10 @@ from viaduct.reporting import DiffFile, DiffRow
 from viaduct.scripts.notebook_runs import is_notebook, read_source
 
 Side = Literal["original", "migrated"]
+SIDE_NAMES: dict[Side, tuple[str, str]] = {
+    "original": ("the original", "原脚本"),
+    "migrated": ("the migrated script", "迁移后的脚本"),
+}
 MAX_LISTED_SCRIPTS = 6  # in an error message
 RUNNABLE = (".py", ".ipynb")  # suffixes of the files that are compared
 INTENDED_CHANGES = {  # rule -> description of its change

@@ -33,6 +33,7 @@ from viaduct.carrying.further_results import (
     pair_lines,
 )
 from viaduct.carrying.running import Run
+from viaduct.migration.summary import plural
 from viaduct.rehearsal.files import find_written_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
@@ -176,7 +177,7 @@ def compare_values(
     if not count:
         nothing = "it holds no value that repeats itself and that both sides write"
         return WrittenFile(name, "not compared", nothing + ending)
-    counts = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(values), "value"))))
+    counts = ", ".join(plural(n, noun) for n, noun in ((len(pairs), "tensor"), (len(values), "value")) if n)
     hidden = sum(not pair.is_informative and not pair.same for pair in judged)
     if hidden == count:
         return WrittenFile(name, "not compared", f"{counts}, mostly rounding{ending}")
@@ -198,7 +199,7 @@ def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
         return WrittenFile(name, "not compared", f"{why}; its bytes differ")
     count = len(ours.arrays)
     return WrittenFile(
-        name, "equal", f"the bytes of {format_plural(count, 'tensor')} are equal; the rest is not read: {why}", count
+        name, "equal", f"the bytes of {plural(count, 'tensor')} are equal; the rest is not read: {why}", count
     )
 
 
@@ -279,8 +280,8 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
     if hides_differences:
         result += " except for device names and numbers that do not repeat themselves"
     if unrepeated:
-        result += f"; not compared, since a second run does not write it: {format_plural(unrepeated, 'line')}"
-    return WrittenFile(name, state, f"{format_plural(count, 'line')} {result}", count)
+        result += f"; not compared, since a second run does not write it: {plural(unrepeated, 'line')}"
+    return WrittenFile(name, state, f"{plural(count, 'line')} {result}", count)
 
 
 def read_lines(content: Content, run: Run) -> list[str]:
@@ -290,7 +291,3 @@ def read_lines(content: Content, run: Run) -> list[str]:
 def describe_some(items: list[str]) -> str:
     more = len(items) - MAX_SHOWN
     return "; ".join(items[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-def format_plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}" if count else ""
