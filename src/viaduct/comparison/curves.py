@@ -230,8 +230,6 @@ def finite_or_nan(values: Array) -> Array:
 
 def estimate_noise(values: Array) -> Array:
     """Estimate the standard deviation of each step's loss from the differences of neighbouring steps."""
-    if len(values) < 3:
-        return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
     jumps = np.append(jumps, jumps[-1])
     return 1.4826 * compute_running_medians(jumps, NOISE_WINDOW)  # the factor turns a median into a standard deviation

@@ -37,7 +37,9 @@ def explain(judgement: Judgement, producers: Mapping[str, Sequence[str]], open_:
     `producers`: operator -> the operators whose outputs it reads.
     """
     if not judgement.origins:
-        return explain_accumulation(judgement) if judgement.error_range else explain_no_mismatch(judgement.rows)
+        if judgement.error_range is None:
+            return explain_no_mismatch(judgement.rows)
+        return explain_accumulation(judgement, *judgement.error_range)
     origin, *further = judgement.origins
     divergence = Divergence(judgement.rows, origin, open_)
     causes = find_causes(divergence)
@@ -67,9 +69,8 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
     return Explanation(f"{passed}, but {uncompared}{why}.", None)
 
 
-def explain_accumulation(judgement: Judgement) -> Explanation:
-    """Return the explanation if errors grow without a single origin."""
-    low, high = judgement.error_range or (0.0, 0.0)
+def explain_accumulation(judgement: Judgement, low: float, high: float) -> Explanation:
+    """Return the explanation if errors grow, from `low` to `high`, without a single origin."""
     grows = f"the error grows from {low:.2g} to {high:.2g} of the golden size"
     evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
     if judgement.weight_drift is not None:

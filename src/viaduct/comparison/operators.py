@@ -34,9 +34,8 @@ class OperatorRecorder(HookRecorder):
         self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
         self._spans: list[tuple[int, int, str]] = []  # sequence numbers at a module's start and end, and its name
         self._producers: dict[int, str] = {}  # by storage: the operator that wrote to it last
-        mode: Any = OperatorMode(self)
-        self._mode: Any = mode
-        mode.__enter__()
+        self._mode: Any = OperatorMode(self)
+        self._mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         """Add the edge of a tensor that the caller recorded under the name `op`."""
@@ -133,12 +132,12 @@ class OperatorRecorder(HookRecorder):
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that calls `OperatorRecorder.run_and_record` for every operator."""
 
-    def __init__(self, watch: OperatorRecorder) -> None:
+    def __init__(self, recorder: OperatorRecorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.watch = watch
+        self.recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.watch.run_and_record(func, args, kwargs or {})
+        return self.recorder.run_and_record(func, args, kwargs or {})
 
 
 def is_recorded(function: Any, kind: str) -> bool:

@@ -282,12 +282,12 @@ def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
     """
     twin = copy.deepcopy(network)
     # The pattern "" matches no operator, so nothing is dumped.
-    watch = ModuleRecorder(Capture(DumpPlan(Steps(()), only=NamePatterns(("",))), None))
-    watch.watch(name_modules(twin))
+    recorder = ModuleRecorder(Capture(DumpPlan(Steps(()), only=NamePatterns(("",))), None))
+    recorder.watch(name_modules(twin))
     device = args[0].device
     # fork_rng takes no "cpu"; it restores the CPU's state in any case.
     cards, device_type = ([], "cuda") if device.type == "cpu" else ([device.index or 0], device.type)
     with torch.random.fork_rng(cards, device_type=device_type), torch.enable_grad():
         twin(*(tensor[:2] for tensor in args))
-    watch.close()
-    return Survey(watch.edges, frozenset(watch.ambiguous_gradients), frozenset(watch.overwritten))
+    recorder.close()
+    return Survey(recorder.edges, frozenset(recorder.ambiguous_gradients), frozenset(recorder.overwritten))

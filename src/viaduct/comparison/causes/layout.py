@@ -22,28 +22,29 @@ ADVICE = (
 )
 SAMPLE = 4096  # elements on which an order of axes is tried before the whole tensor
 ENOUGH = 0.9  # share of the difference that the other layout must explain
-# Letters of the axes, by number of axes and kind of tensor.
-AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
+# Letters of the axes, by their number and whether the tensor is a weight.
+AXES = {(4, False): "NCHW", (4, True): "OIHW", (2, False): "NC", (2, True): "OI"}
 
 
 def find_cause(divergence: Divergence) -> Cause | None:
     arrays = divergence.load_arrays()
     if arrays is None:
         return None
-    kind = "parameter" if divergence.is_weight else "activation"
-    if arrangement := find_arrangement(arrays, kind):
+    if arrangement := find_arrangement(arrays, divergence.is_weight):
         explained = f"which explains more than {ENOUGH:.0%} of the difference"
         return Cause(NAME, f"the left side is the right side {arrangement}, {explained}", ADVICE, confidence=0.97)
     replay = replay_origin(divergence)
     return None if replay is None else explain_weight_layout(replay)
 
 
-def find_arrangement(arrays: ArrayPair, kind: str) -> str | None:
+def find_arrangement(arrays: ArrayPair, is_weight: bool) -> str | None:
     """Describe the change of layout that turns the right side into the left; None if there is none."""
     indices = np.random.default_rng(2).integers(0, arrays.left.size, min(SAMPLE, arrays.left.size))
     sample = ArrayPair(arrays.left.reshape(-1)[indices], arrays.right.reshape(-1)[indices])
     # `view` may have another shape than the left side: elements correspond in memory order.
-    for view, description in iterate_arrangements(arrays.right, name_axes(arrays.right.ndim, kind)):
+    ndim = arrays.right.ndim
+    names = AXES.get((ndim, is_weight), "ABCDEFGH"[:ndim] + "?" * (ndim - 8))
+    for view, description in iterate_arrangements(arrays.right, names):
         prediction = view[np.unravel_index(indices, view.shape)]
         is_likely = explained_share(prediction, sample) > ENOUGH
         if is_likely and explained_share(view.reshape(arrays.left.shape), arrays) > ENOUGH:
@@ -77,7 +78,3 @@ def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str
     for count in range(1, len(spatial) + 1):
         for axes in itertools.combinations(spatial, count):
             yield np.flip(values, axes), f"mirrored along {', '.join(names[axis] for axis in axes)}"
-
-
-def name_axes(ndim: int, kind: str) -> str:
-    return AXES.get(ndim, {}).get(kind) or "ABCDEFGH"[:ndim] + "?" * max(0, ndim - 8)

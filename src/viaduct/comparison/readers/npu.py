@@ -30,6 +30,7 @@ from viaduct.comparison.readers.listing import (
     resolve_inside,
 )
 from viaduct.comparison.records import StoredDump, StoredTensor
+from viaduct.comparison.storage import SUFFIXES
 from viaduct.errors import BadData
 
 KIND = "npu"
@@ -105,8 +106,7 @@ def _is_number(name: str) -> bool:
 
 def _count_tensor_files(listing: Listing) -> int:
     """Count the tensor files. Numbers as names are left out: they may be files of an NPU whose mapping.csv is lost."""
-    suffixes = (".npy", ".npz", ".pt", ".safetensors")
-    return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in listing.files)
+    return sum(name.endswith(SUFFIXES) and not _is_number(Path(name).name) for name in listing.files)
 
 
 def read(path: Path) -> StoredDump:
