@@ -22,7 +22,7 @@ from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
 from viaduct.carrying.earlier import EarlierCarry, mark_executed_earlier, read_earlier, refuse_changed_files
 from viaduct.carrying.further_results import ComparedRuns, FurtherResults, compare_further_results
-from viaduct.carrying.observations import did_ranks_train_together
+from viaduct.carrying.observations import has_newly_joined_ranks
 from viaduct.carrying.output_folder import check_output_folder, prepare_folder
 from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs, find_second_run
 from viaduct.carrying.request import Request
@@ -197,23 +197,25 @@ def compare_sides(result: CarryResult, report: Report) -> None:
     If something differs and the migration makes intended changes (of numbers, or ranks that train together), the
     migrated run is judged against a run of the original with these changes instead, unless that run fails.
     """
+    assert result.migrated is not None
+    migrated, migrated_root = result.migrated.observations, result.sides.migrated_root
     agreement = result.agreement = judge_agreement(result, report)
     if agreement.verdict != "differ":
         compare_results(result)  # for `has_differing_results`; repeated below, since the golden run may change
     if agreement.verdict == "differ" or has_differing_results(result):
-        intended, join_ranks = find_changing_rules(result.sides), can_join_original_ranks(result)
+        intended = find_changing_rules(result.sides)
+        # Ranks of TensorFlow 1 that train together after the migration only may do so in the original, too.
+        join_ranks = result.framework == "tf1" and has_newly_joined_ranks(result.original.observations, migrated)
         if intended or join_ranks:
             agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement
     result.agreement = agreement
-    assert result.migrated is not None
     perturbed = result.finished_perturbed.plan.record_folder if result.finished_perturbed is not None else None
     if agreement.pairs:
         # In a drift the migrated run is the left side; in an agreement it is the right one.
         result.drift = compare_tensors(
             result.migrated.plan.record_folder, result.golden_run.plan.record_folder, perturbed, agreement
         )
-    golden, migrated = result.golden_run.observations, result.migrated.observations
-    migrated_root = result.sides.migrated_root
+    golden = result.golden_run.observations
     result.idle_optimizers = find_idle_optimizers(golden, migrated)
     if agreement.verdict == "differ":
         assert result.drift is not None
@@ -307,16 +309,6 @@ def run_perturbed(result: CarryResult, report: Report) -> Run:
     if Path(plan.record_folder).exists():  # it holds the perturbed run of the original without the intended changes
         plan = set_record_folder(plan, Path(plan.record_folder).with_name("shaken_reference"))
     return execute("shaken", plan, result.sides, report)
-
-
-def can_join_original_ranks(result: CarryResult) -> bool:
-    """Return True if the script is of TensorFlow 1 and its ranks train together after the migration only.
-
-    Then a run of the original can let its ranks train together, too (`Plan.join_ranks`).
-    """
-    assert result.migrated is not None
-    original, migrated = result.original.observations, result.migrated.observations
-    return result.framework == "tf1" and not did_ranks_train_together(original) and did_ranks_train_together(migrated)
 
 
 def judge_with_intended_changes(

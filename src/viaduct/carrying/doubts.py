@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.carrying.observations import did_ranks_train_together
+from viaduct.carrying.observations import has_newly_joined_ranks
 from viaduct.carrying.repetition import describe_place
 from viaduct.carrying.sides import SIDE_NAMES
 from viaduct.carrying.values import find_changed_values
@@ -101,8 +101,7 @@ def describe_shared_model_dir(result: CarryResult, run: Run) -> Iterator[str]:
 def find_joined_ranks(result: CarryResult) -> list[Doubt]:
     """Return a doubt if ranks train together on the migrated side only."""
     assert result.migrated is not None
-    golden, migrated = result.golden_run.observations, result.migrated.observations
-    if not did_ranks_train_together(migrated) or did_ranks_train_together(golden):
+    if not has_newly_joined_ranks(result.golden_run.observations, result.migrated.observations):
         return []
     return [
         Doubt(

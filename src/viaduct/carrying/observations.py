@@ -58,6 +58,11 @@ def did_ranks_train_together(observations: Observations) -> bool:
     return any(fact.kind == RANKS_KIND and fact.settings["together"] for fact in facts)
 
 
+def has_newly_joined_ranks(original: Observations, migrated: Observations) -> bool:
+    """Return True if ranks train together on the migrated side only."""
+    return did_ranks_train_together(migrated) and not did_ranks_train_together(original)
+
+
 def read_observations(plan: Plan) -> Observations:
     folders = (Path(plan.record_folder) / "observed").glob("rank-*")
     numbers = sorted(int(path.name.removeprefix("rank-")) for path in folders)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,16 +211,13 @@ def find_first_difference(steps: Array, left: Array, right: Array) -> FirstDiffe
     difference = smooth_by_median(left - right)
     apart = np.where(np.abs(difference) > MIN_NOISES * noise, np.sign(difference), 0)
     for index in range(len(steps)):
-        if is_one_sided[index] or stays_apart(apart[index : index + APART_STEPS]):
+        signs = apart[index : index + APART_STEPS]  # 0: a difference within noise
+        stays_apart = len(signs) >= MIN_STEPS and signs[0] != 0 and bool((signs == signs[0]).all())
+        if is_one_sided[index] or stays_apart:
             sides = raw if is_one_sided[index] else (smooth_by_median(left), smooth_by_median(right))
             values = [float(side[index]) for side in sides]
             return FirstDifference(int(steps[index]), values[0], values[1], float(noise[index]))
     return None
-
-
-def stays_apart(signs: Sequence[float] | Array) -> bool:
-    """Return True if there are MIN_STEPS signs or more, all equal and none 0, which is a difference within noise."""
-    return len(signs) >= MIN_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
 def finite_or_nan(values: Array) -> Array:

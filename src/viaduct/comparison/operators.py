@@ -34,8 +34,9 @@ class OperatorRecorder(HookRecorder):
         self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
         self._spans: list[tuple[int, int, str]] = []  # sequence numbers at a module's start and end, and its name
         self._producers: dict[int, str] = {}  # by storage: the operator that wrote to it last
-        self._mode: Any = OperatorMode(self)
-        self._mode.__enter__()
+        mode: Any = OperatorMode(self)
+        self._mode: Any = mode
+        mode.__enter__()
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         """Add the edge of a tensor that the caller recorded under the name `op`."""

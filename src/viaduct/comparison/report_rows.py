@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from viaduct.comparison.measures import MEASURES, ElementIndex, Measures, SideStatistics
-from viaduct.comparison.records import SEVERITY, Pair, Result, Row
+from viaduct.comparison.records import SEVERITY, Result, Row
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 
@@ -54,7 +54,8 @@ def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
 
 def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
     tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
-    stored = [row.tensor for row in rows]
+    stored, pairs = [row.tensor for row in rows], [row.pair for row in rows]
+    matched = [p.matched_by if p.confidence >= 1 else f"{p.matched_by} {100 * p.confidence:.0f} %" for p in pairs]
     several = [
         DataColumn(name.title(), values, 6, filterable=True, priority=3)
         for name, values in (("step", [tensor.step for tensor in stored]), ("rank", [tensor.rank for tensor in stored]))
@@ -64,13 +65,13 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
         DataColumn("Result", [row.result for row in rows], 9, tones=tones, filterable=True, priority=1),
         DataColumn("TensorIndex", [row.tensor_index for row in rows], 20, wraps=True, priority=1),
         *several,
-        DataColumn("Index", [row.pair.group for row in rows], 6, "rows of one fused group share it"),
+        DataColumn("Index", [pair.group for pair in pairs], 6, "rows of one fused group share it"),
         DataColumn("OpType", [tensor.op_type for tensor in stored], 13, priority=6),
         *(make_measure_column(name, field, rows) for name, field in MEASURES.items()),
-        DataColumn("LeftOp", [row.pair.left_op for row in rows], 24),
-        DataColumn("LeftDtype", [row.pair.left.dtype if row.pair.left else "" for row in rows], 10),
-        DataColumn("RightOp", [row.pair.right_op for row in rows], 24),
-        DataColumn("RightDtype", [row.pair.right.dtype if row.pair.right else "" for row in rows], 10),
+        DataColumn("LeftOp", [pair.left_op for pair in pairs], 24),
+        DataColumn("LeftDtype", [pair.left.dtype if pair.left else "" for pair in pairs], 10),
+        DataColumn("RightOp", [pair.right_op for pair in pairs], 24),
+        DataColumn("RightDtype", [pair.right.dtype if pair.right else "" for pair in pairs], 10),
         DataColumn(
             "Shape",
             ["×".join(map(str, tensor.shape)) or "scalar" for tensor in stored],
@@ -81,7 +82,7 @@ def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
         DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, priority=7),
         DataColumn("Role", [tensor.role for tensor in stored], 12, filterable=True),
         DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
-        DataColumn("Matched", [describe_match(row.pair) for row in rows], 14, "how the two tensors were paired"),
+        DataColumn("Matched", matched, 14, "how the two tensors were paired"),
     ]
 
 
@@ -93,10 +94,6 @@ def make_measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColum
         return DataColumn(name, texts, 27, "(mean;deviation) of left and right; sorts by left deviation", deviations)
     values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
     return DataColumn(name, values, 13, priority=PRIORITIES.get(name, 0))
-
-
-def describe_match(pair: Pair) -> str:
-    return pair.matched_by if pair.confidence >= 1 else f"{pair.matched_by} {100 * pair.confidence:.0f} %"
 
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:

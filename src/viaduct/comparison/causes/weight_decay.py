@@ -23,7 +23,10 @@ def find_cause(divergence: Divergence) -> Cause | None:
     if divergence.role != "update" or arrays is None or arrays.left.size < 2:
         return None
     weight = load_if_equal(divergence, "parameter")
-    if weight is None or weight.shape != arrays.left.shape or not has_equal_gradient(divergence):
+    if weight is None or weight.shape != arrays.left.shape:
+        return None
+    is_gradient_dumped = bool(divergence.find_rows("gradient", divergence.row.tensor.index))
+    if is_gradient_dumped and load_if_equal(divergence, "gradient") is None:
         return None
     factor = float(fit_factor(arrays.left - arrays.right, weight))
     share = explained_share(arrays.right + factor * weight, arrays)
@@ -44,11 +47,3 @@ def load_if_equal(divergence: Divergence, role: Role) -> Array | None:
     if arrays is None or arrays.left.dtype.kind != "f" or rms(arrays.left - arrays.right) > SAME * rms(arrays.right):
         return None
     return arrays.right
-
-
-def has_equal_gradient(divergence: Divergence) -> bool:
-    """Return True if the sides agree in the gradient of this weight, or if it was not dumped."""
-    return (
-        not divergence.find_rows("gradient", divergence.row.tensor.index)
-        or load_if_equal(divergence, "gradient") is not None
-    )

@@ -151,14 +151,6 @@ def _rebuild_tensor(storage: object, offset: object, shape: object, strides: obj
     return Tensor(storage, numbers[0], shape, strides)  # type: ignore[arg-type]
 
 
-def _return_tensor(tensor: object, *_: object) -> object:
-    return tensor
-
-
-def _empty() -> None:
-    """Replace OrderedDict(): the hooks of a saved tensor, which are always empty."""
-
-
 class _Reader(pickle.Unpickler):
     """Unpickler for the names in a saved tensor or parameter; no other name is imported or called."""
 
@@ -166,9 +158,9 @@ class _Reader(pickle.Unpickler):
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
             return _rebuild_tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return _return_tensor
+            return lambda tensor, *_: tensor
         if (module, name) == ("collections", "OrderedDict"):
-            return _empty
+            return lambda: None  # the hooks of a saved tensor, which are always empty
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         raise Unusual(f"{module}.{name}")

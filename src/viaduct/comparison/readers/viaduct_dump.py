@@ -42,13 +42,9 @@ def find_indexes(path: Path) -> Iterator[Path]:
         yield path / INDEX_FILE
         return
     ranks = list_numbered_folders(path, RANK_FOLDER)
-    steps = list_numbered_folders(path, STEP_FOLDER)
-    if ranks or steps:
-        for folder in ranks or steps:
-            yield from find_indexes_of_step(folder)
-    elif (path / "dump").is_dir():
-        for folder in list_numbered_folders(path / "dump", STEP_FOLDER):
-            yield from find_indexes_of_step(folder)
+    steps = list_numbered_folders(path, STEP_FOLDER) or list_numbered_folders(path / "dump", STEP_FOLDER)
+    for folder in ranks or steps:
+        yield from find_indexes_of_step(folder)
 
 
 def find_indexes_of_step(folder: Path) -> Iterator[Path]:
@@ -57,7 +53,7 @@ def find_indexes_of_step(folder: Path) -> Iterator[Path]:
 
 
 def list_numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """Return the folders that match, in order of their numbers."""
+    """Return the folders in `path` that match, in order of their numbers; none if it cannot be listed."""
     try:
         names = [entry.name for entry in os.scandir(path) if entry.is_dir()]
     except OSError:
