@@ -174,8 +174,8 @@ PACKAGES = (
     Package(
         "pynvml",
         purpose=("asks NVIDIA's driver", "查询 NVIDIA 驱动"),
-        imports=("pynvml", "py3nvml", "nvidia_smi", "GPUtil", "gpustat"),
-        distributions=("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "gputil", "gpustat"),
+        imports=("pynvml", "py3nvml", "nvidia_smi", "nvsmi", "nvitop", "GPUtil", "gpustat"),
+        distributions=("pynvml", "nvidia-ml-py", "nvidia-ml-py3", "py3nvml", "nvsmi", "nvitop", "gputil", "gpustat"),
         npu=(f"the tool `{NPU.monitor_command}`", f"命令行工具 `{NPU.monitor_command}`"),
         mlu=(f"the tool `{MLU.monitor_command}`", f"命令行工具 `{MLU.monitor_command}`"),
         risk="medium",
@@ -194,6 +194,18 @@ PACKAGES = (
         purpose=KERNELS,
         imports=("torch_scatter", "torch_sparse", "torch_cluster", "torch_spline_conv"),
         distributions=("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv"),
+    ),
+    Package(
+        "libraries of CUDA kernels",
+        purpose=KERNELS,
+        imports=(
+            *("MinkowskiEngine", "spconv", "torchsparse", "kaolin", "nvdiffrast", "tinycudann", "gsplat"),
+            *("diff_gaussian_rasterization", "simple_knn", "mamba_ssm", "causal_conv1d"),
+        ),
+        distributions=(
+            *("minkowskiengine", "spconv-cu*", "torchsparse", "kaolin", "nvdiffrast", "gsplat"),
+            *("mamba-ssm", "causal-conv1d"),
+        ),
     ),
     Package(
         "horovod",

@@ -29,6 +29,7 @@ from viaduct.migration.rules.torch._devices import (
 )
 from viaduct.migration.rules.torch._is_cuda import is_own_field
 from viaduct.migration.rules.torch._loaded import load_destination
+from viaduct.migration.rules.torch._messages import is_message, is_prose
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import MigratedFile
@@ -44,7 +45,6 @@ NCCL_GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 # A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
 COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
 CUDA_NAMES = NPU_AND_MLU_NAMES | NAMES_MISSING_ON_A_CARD | SUBMODULES.keys()
-LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
 
 
 def find_candidates(file: MigratedFile) -> Iterator[Candidate]:
@@ -182,7 +182,7 @@ def find_texts(file: MigratedFile) -> Iterator[Candidate]:
         if names_module(file, node):
             yield make_candidate(file, "device_calls", node, "needed")
             continue
-        if COMMAND.search(value) and not is_prose(file, node):
+        if COMMAND.search(value) and not is_prose(file.source, node):
             yield make_candidate(file, "device_strings", node, "needed")
             continue
         if value == CUDA.visible_variable and is_dict_key(file, node):
@@ -214,13 +214,6 @@ def judge_variable(file: MigratedFile, node: ast.expr | ast.keyword) -> State:
 def is_dict_key(file: MigratedFile, node: ast.Constant) -> bool:
     parent = file.source.parents.get(node)
     return isinstance(parent, ast.Dict) and node in parent.keys
-
-
-def is_prose(file: MigratedFile, node: ast.Constant) -> bool:
-    """Return True for a docstring and for a message, also for a part of an f-string that is one."""
-    parent = file.source.parents.get(node)
-    text = parent if isinstance(parent, ast.JoinedStr) else node
-    return isinstance(file.source.parents.get(text), ast.Expr) or is_message(file, text)
 
 
 def names_module(file: MigratedFile, node: ast.Constant) -> bool:
@@ -257,17 +250,7 @@ def selects_device(file: MigratedFile, node: ast.Constant) -> bool:
         return parent.left is not node or not isinstance(parent.ops[0], ast.In | ast.NotIn)  # `"cuda" in options`
     if isinstance(parent, ast.JoinedStr):
         return parent.values[0] is node  # a device string begins with the device's name
-    return not is_message(file, node) and not is_no_device_or_reported(Site(RULE, file, node))
-
-
-def is_message(file: MigratedFile, node: ast.AST) -> bool:
-    """Return True for a help text, an error message or a log message."""
-    parent = file.source.parents.get(node)
-    if isinstance(parent, ast.keyword):
-        return parent.arg in ("help", "description", "usage", "epilog", "message", "reason", "title", "label")
-    callee = parent.func if isinstance(parent, ast.Call) else None
-    name = last_name(callee)
-    return name in LOG_FUNCTIONS or name.endswith(("Error", "Warning"))
+    return not is_message(file.source, node) and not is_no_device_or_reported(Site(RULE, file, node))
 
 
 def find_loads(file: MigratedFile) -> Iterator[Candidate]:

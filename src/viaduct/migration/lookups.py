@@ -231,3 +231,9 @@ def mark_once(site: Site, *key: object) -> bool:
         return False
     site.file.handled[key] = None
     return True
+
+
+def is_reported(site: Site) -> bool:
+    """Return True if a line of the site's node has a finding other than advice."""
+    lines = site.file.original_lines[site.node.lineno - 1 : site.node.end_lineno]
+    return any(finding.line in lines and finding.status != "advice" for finding in site.file.findings)

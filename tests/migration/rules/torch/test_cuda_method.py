@@ -138,10 +138,16 @@ def test_every_form_of_the_method_is_replaced(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["go = methodcaller('cuda')", "ys = map(torch.Tensor.cuda, xs)", "f = getattr(x, 'cuda')"]
+    "line",
+    [
+        "go = methodcaller('cuda')",
+        "ys = map(torch.Tensor.cuda, xs)",
+        "f = getattr(x, 'cuda')",
+        "f = attrgetter('cuda.synchronize')",
+    ],
 )
 def test_a_method_that_is_passed_on_needs_manual_review(line: str) -> None:
-    source = f"import torch\nfrom operator import methodcaller\n{line}\n"
+    source = f"import torch\nfrom operator import attrgetter, methodcaller\n{line}\n"
     check_says("cuda_method", source, "manual", "accelerator.device()", to="any")
 
 

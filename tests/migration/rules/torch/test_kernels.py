@@ -54,3 +54,45 @@ def test_an_extension_that_is_built_without_cuda_gets_advice() -> None:
 def test_a_library_of_operators_needs_manual_review() -> None:
     check_says("kernels", "import torch\ntorch.ops.load_library('libops.so')\n", "manual", "kernels for CUDA only")
     check_noop("kernels", "import torch\nimport plugins\nplugins.load_library('libops.so')\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ctypes.CDLL('libc.so.6')\n",
+        "ctypes.CDLL(None)\n",
+        "ctypes.CDLL(ctypes.util.find_library('c'))\n",
+        "print('libcudart.so')\n",
+        "name = 'barracuda.so'\n",
+    ],
+)
+def test_a_library_of_the_system_is_left_alone(text: str) -> None:
+    check_noop("kernels", f"import ctypes.util\nimport torch\n{text}")
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ctypes.CDLL('libcudart.so')\n",
+        "for name in ('libcudart.so.11.0', 'libnccl.so.2'):\n    ctypes.CDLL(name)\n",
+        "ctypes.cdll['libnvrtc.so']\n",
+        "ctypes.cdll.LoadLibrary('/usr/local/cuda/lib64/libcublasLt.so.12')\n",
+        "ctypes.CDLL(os.path.join(root, 'libcudnn_ops_infer.so.8'))\n",
+        "ctypes.WinDLL('cudart64_110.dll')\n",
+        "ctypes.util.find_library('cudart')\n",
+        "FFI().dlopen('libcuda.so.1')\n",
+    ],
+)
+def test_a_library_of_nvidia_needs_manual_review(text: str, to: str) -> None:
+    check_says("kernels", f"import ctypes.util\nimport torch\n{text}", "manual", "is a library of NVIDIA", to=to)
+
+
+def test_a_library_that_is_loaded_by_its_path_is_unresolved() -> None:
+    head = "import ctypes\nimport torch\n"
+    check_says("kernels", f"{head}ctypes.CDLL('./build/libops.so')\n", "unresolved", "was not searched")
+    check_says("kernels", f"{head}ctypes.CDLL(path)\n", "unresolved", "was not searched")
+
+
+def test_a_command_that_runs_nvcc_needs_manual_review() -> None:
+    check_says("kernels", "import os, torch\nos.system('nvcc -o ops ops.cu')\n", "manual", "Ascend C")

@@ -41,6 +41,7 @@ def test_tensorflow_files_are_left_to_another_rule() -> None:
         ("import pycuda.autoinit", "no replacement known", "no replacement known"),
         ("import bitsandbytes as bnb", "beta", "no replacement known"),
         ("import pynvml", "npu-smi", "cnmon"),
+        ("import spconv.pytorch as spconv", "no replacement known", "no replacement known"),
         ("import nvtx", "torch.npu.mstx", "torch.mlu.cnpx"),
         ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "no replacement known"),
     ],

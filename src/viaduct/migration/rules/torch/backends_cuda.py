@@ -13,7 +13,12 @@ from viaduct.migration.rule import Site, make_report_rule
 rule = make_report_rule(__name__, target_needs="device_calls", spec_rows=("P6", "P19", "6"))
 
 SETTINGS_PREFIX = "torch.backends.cuda."
-VALUES_WITHOUT_CUDA = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
+VALUES_WITHOUT_CUDA = {
+    **dict.fromkeys(
+        ("torch.version.cuda", "torch.backends.cudnn.version", "torch.utils.cpp_extension.CUDA_HOME"), "None"
+    ),
+    **dict.fromkeys(("torch.backends.cuda.is_built", "torch.backends.cudnn.is_available", "torch.has_cuda"), "False"),
+}
 EDITED_BY_TF32 = ("torch.backends.cuda.matmul.allow_tf32",)
 
 

@@ -125,7 +125,7 @@ def rename_bound_method(site: Site) -> None:
         rename_method(site, site.node)
 
 
-@rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller"))
+@rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller", "attrgetter"))
 def report_method_name(site: Site) -> None:
     if is_method_lookup(site):
         site.request_review(*site.target.select_message(*METHOD_BY_NAME))
@@ -213,11 +213,18 @@ def is_module_lookup(site: Site) -> bool:
 
 
 def is_method_lookup(site: Site) -> bool:
-    """Return True for `getattr(x, "cuda")`, `hasattr(x, "cuda")` and `methodcaller("cuda")`, where x is not torch."""
-    function = last_name(site.node.func)
-    names = site.node.args[:1] if function == "methodcaller" else site.node.args[1:2]
-    is_cuda = [literal_text(node) for node in names] == ["cuda"]
-    return function in ("getattr", "hasattr", "methodcaller") and is_cuda and not is_torch(site)
+    """Return True for `getattr(x, "cuda")`, `hasattr(x, "cuda")`, where x is not torch, and `methodcaller("cuda")`.
+
+    Also for `attrgetter("cuda.synchronize")`.
+    """
+    function, arguments = last_name(site.node.func), site.node.args
+    if function in ("methodcaller", "attrgetter"):
+        return any("cuda" in literal_text(node).split(".") for node in arguments)
+    return (
+        function in ("getattr", "hasattr")
+        and list(map(literal_text, arguments[1:2])) == ["cuda"]
+        and not is_torch(site)
+    )
 
 
 def is_torch(site: Site) -> bool:

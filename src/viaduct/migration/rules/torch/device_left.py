@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.lookups import branches, literal_text
+from viaduct.migration.lookups import branches, is_reported, literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import is_no_device_or_reported
@@ -57,9 +57,3 @@ def report_chosen_method(site: Site) -> None:
             f"one of these methods is .cuda: write .to({device}) instead",
             zh=f"此处选择的方法之一是 .cuda:请改为 .to({device})",
         )
-
-
-def is_reported(site: Site) -> bool:
-    """Return True if this line has a finding other than advice."""
-    line = site.file.original_line(site.node)
-    return any(finding.line == line and finding.status != "advice" for finding in site.file.findings)

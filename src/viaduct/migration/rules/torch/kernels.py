@@ -2,8 +2,10 @@
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. Kernels must be rewritten, in Ascend C for the NPU and
 in BANG C for the MLU, or replaced by operators of PyTorch. An import of a compiled module (`import correlation_cuda`)
-is reported too, unless it is in a `try` with a handler, and so is a library of operators that `torch.ops.load_library`
-loads, since its name does not show its devices. A pure C++ extension, which has to be built on the target, gets advice.
+is reported too, unless it is in a `try` with a handler, and so are one of NVIDIA's libraries that is named
+(`libcudart.so`), a library of operators that `torch.ops.load_library` loads, since its name does not show its devices,
+and a command that runs nvcc. Another library that ctypes or cffi loads by its path is unresolved. A pure C++ extension,
+which has to be built on the target, gets advice.
 """
 
 from __future__ import annotations
@@ -13,12 +15,28 @@ import re
 
 from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.lookups import literal_text
-from viaduct.migration.predicates import imported_modules, is_constant, is_none_or_absent
+from viaduct.migration.predicates import imported_modules, is_constant, is_in_torch_program, is_none_or_absent
 from viaduct.migration.rule import Site, make_report_rule
+from viaduct.migration.rules.torch._messages import is_prose
 
 rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True)
 
 CPP_EXTENSION = "torch.utils.cpp_extension"
+CTYPES_LOADERS = (
+    *(f"ctypes.{name}" for name in ("CDLL", "PyDLL", "WinDLL", "OleDLL")),
+    *(f"ctypes.{name}.LoadLibrary" for name in ("cdll", "pydll", "windll", "oledll")),
+)
+LIBRARY_LOADERS = (*CTYPES_LOADERS, "ctypes.util.find_library", "numpy.ctypeslib.load_library")
+# Names of NVIDIA's libraries, without `lib` and version: cudart, cudnn_ops_infer, nvrtc-builtins, nvidia-ml.
+NVIDIA_NAMES = (
+    r"(?:cuda|cudart|cudadevrt|nvcuda|nccl|cudnn|cublas|cublasLt|cufft|curand|cusparse|cusolver|cupti|cufile|nvrtc|nvml"
+    r"|nvidia-ml|nvToolsExt|nvJitLink|nvinfer|nvjpeg|nvonnxparser|nppi?c?|nvshmem_host|cutensor)(?:[-_][\w.]+?)?"
+)
+NVIDIA_LIBRARY = re.compile(
+    rf"(?:.*[/\\])?(?:lib{NVIDIA_NAMES}\.(?:so|dylib)(?:\.[\d.*]+)?\*?|{NVIDIA_NAMES}(?:\d[\w.]*)?\.dll)"
+)
+LIBRARY_TEXTS = (".so", ".dll", ".dylib", "find_library", "ctypes", "dlopen", "nvcc")
+NVCC = re.compile(r"(?:.*/)?nvcc(?:\s.*)?", re.DOTALL)
 COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
 
 
@@ -51,6 +69,62 @@ def report_library(site: Site) -> None:
         "this library has compiled operators, and may have kernels for CUDA only: load a build with kernels for this "
         "device, or use PyTorch's operators",
         zh="该库含已编译的算子,可能只有 CUDA 内核:请加载含该设备内核的版本,或改用 PyTorch 算子",
+        risk="high",
+    )
+
+
+@rule.node(ast.Constant, only_if_file_contains=LIBRARY_TEXTS)
+def report_named_library(site: Site) -> None:
+    """Report the name of one of NVIDIA's libraries, and a command that runs nvcc, outside messages."""
+    text = literal_text(site.node)
+    if is_prose(site.source, site.node) or not is_in_torch_program(site):
+        return
+    if NVIDIA_LIBRARY.fullmatch(text):
+        report_nvidia_library(site, text)
+    elif NVCC.fullmatch(text):
+        report_kernel(site, "what nvcc builds")
+
+
+@rule.call(*LIBRARY_LOADERS)
+def report_loaded_library(site: Site) -> None:
+    check_library(site, site.argument("name", 0) or site.argument("libname", 0))
+
+
+@rule.method("dlopen")
+def report_cffi_library(site: Site) -> None:
+    check_library(site, site.argument("name", 0))
+
+
+def check_library(site: Site, name: ast.expr | None) -> None:
+    """Report a library of NVIDIA that is named without `lib` and `.so`, and a library whose name is a path or unknown.
+
+    A complete name of an NVIDIA library is reported where the string is. A library of the system, such as `libc.so.6`,
+    is not reported.
+    """
+    value = site.values.assigned_value(name) if name is not None else None
+    text = literal_text(value)
+    if not is_in_torch_program(site) or is_none_or_absent(value) or NVIDIA_LIBRARY.fullmatch(text):
+        return
+    if re.fullmatch(rf"(?:lib)?{NVIDIA_NAMES}", text):
+        report_nvidia_library(site, text)
+    elif site.name != "ctypes.util.find_library" and not is_system_library(site, value, text):
+        site.report_unresolved(
+            "this loads a compiled library, which was not searched: see whether it uses CUDA",
+            zh="此处加载已编译的库,其内容未被检查:请确认其是否使用 CUDA",
+            risk="low",
+        )
+
+
+def is_system_library(site: Site, value: ast.AST | None, text: str) -> bool:
+    """Return True for a library that is named without a folder, or that find_library finds."""
+    is_found = isinstance(value, ast.Call) and site.qualified_name(value.func) == "ctypes.util.find_library"
+    return is_found or (bool(text) and "/" not in text and "\\" not in text)
+
+
+def report_nvidia_library(site: Site, name: str) -> None:
+    site.request_review(
+        f"{name} is a library of NVIDIA: call PyTorch's functions instead, or the vendor's library of the device",
+        zh=f"{name} 是 NVIDIA 的库:请改用 PyTorch 的函数,或该设备厂商的库",
         risk="high",
     )
 
