@@ -1,7 +1,7 @@
 """Rules that only report the use of names; several of them share a file.
 
     rules = (
-        report_rule(
+        make_notice_rule(
             __name__,
             "channels_last",
             "Point out channels_last. …",
@@ -67,6 +67,6 @@ def add_notices(rule: Rule, *notices: Notice) -> Rule:
     return rule
 
 
-def report_rule(module: str, short_name: str, text: str, *notices: Notice, **fields: Any) -> Rule:
-    """Return a rule that only reports. `text`: its documentation; `fields`: other fields of Rule."""
+def make_notice_rule(module: str, short_name: str, text: str, *notices: Notice, **fields: Any) -> Rule:
+    """Return a rule that consists of notices. `text`: its documentation; `fields`: other fields of Rule."""
     return add_notices(Rule(module, short_name=short_name, text=cleandoc(text), runs_last=True, **fields), *notices)

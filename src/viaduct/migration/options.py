@@ -94,5 +94,10 @@ def is_distributed(options: Options) -> bool:
     return options.distributed
 
 
+def has_run_options(options: Options) -> bool:
+    """Return True if an option sets loops, precision, fusion switches, profiling or dumps of a run."""
+    return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
+
+
 def has_resnet_preset(options: Options) -> bool:
     return options.preset == "resnet-seed"

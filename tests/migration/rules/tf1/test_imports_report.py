@@ -32,6 +32,8 @@ def test_other_packages_are_left_alone(source: str) -> None:
         "from tensorflow.python.compiler.tensorrt import trt_convert as trt\n",
         "import tensorflow.contrib.tensorrt as trt\n",
         "def f():\n    from mpi4py import MPI\n",
+        "import tensorrt as trt\n",
+        "import pycuda.autoinit\n",
     ],
 )
 def test_packages_without_an_equivalent_are_reported_once(source: str) -> None:

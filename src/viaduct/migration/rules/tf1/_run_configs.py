@@ -21,6 +21,7 @@ CONFIG_POSITIONS = {
     "DNNLinearCombinedClassifier": 12, "DNNLinearCombinedEstimator": 9, "DNNLinearCombinedRegressor": 11,
     "LinearClassifier": 7, "LinearEstimator": 4, "LinearRegressor": 6,
 }  # fmt: skip
+PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}  # settings for the precision, of which a config has one
 CONVERTER = full_name("npu_run_config_init")
 # Defaults of TensorFlow that NPURunConfig does not share.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}

@@ -15,16 +15,10 @@ N. `--fusion-switch FILE` names a file on the device's machine that disables fus
 from __future__ import annotations
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.options import Options
+from viaduct.migration.options import has_run_options
 from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
-
-PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
-
-
-def has_run_options(options: Options) -> bool:
-    return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
-
+from viaduct.migration.rules.tf1._run_configs import PRECISION_KEYS
 
 # After the rules that write a call of NPURunConfig.
 rule = Rule(

@@ -1,7 +1,7 @@
 """Rules that report uses of a name of TensorFlow 1 with a fixed message."""
 
 from viaduct.migration.lookups import is_called_in_project
-from viaduct.migration.notices import Notice, report_rule
+from viaduct.migration.notices import Notice, make_notice_rule
 from viaduct.migration.rule import ALL_CARDS
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._communication import START_CALLS, STOP_CALLS
@@ -23,7 +23,7 @@ TENSOR_WRITERS = tuple(
 STRATEGY_MODULES = ("distribute", "distribute.experimental", "contrib.distribute")
 
 rules = (
-    report_rule(
+    make_notice_rule(
         __name__,
         "debug_hooks",
         """Report TensorFlow's debugger.
@@ -50,7 +50,7 @@ rules = (
         target_needs="tensorflow_functions",
         spec_rows=("8",),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "distribute_servers",
         """Report code for parameter servers and TPUs.
@@ -88,7 +88,7 @@ rules = (
         target_needs="communication",
         spec_rows=("V1",),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "distribute_sum_left",
         """Report optimizers that average although `--reduction sum` was given.
@@ -107,7 +107,7 @@ rules = (
         target_needs="optimizers",
         spec_rows=("V2",),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "lifecycle_shutdown",
         """Advise on communication that is started but never shut down.

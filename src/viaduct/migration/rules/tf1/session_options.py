@@ -26,10 +26,11 @@ import ast
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import dotted_name, plain_name
-from viaduct.migration.options import Options
+from viaduct.migration.options import Options, has_run_options
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.profiling_points import render_profiling_options
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import PRECISION_KEYS
 from viaduct.migration.rules.tf1._tensorflow_names import render_bytes
 
 # After lifecycle_cycles, which may write a session too.
@@ -37,13 +38,10 @@ rule = Rule(
     __name__,
     target_needs="sessions",
     spec_rows=("S13", "L6"),
-    when=lambda options: bool(
-        options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
-    ),
+    when=has_run_options,
     after=("lifecycle_cycles",),
 )
 
-PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 # Functions of npu_bridge that return a config or a session with NpuOptimizer.
 CONFIG_HELPERS = tuple(
     full_name(name)

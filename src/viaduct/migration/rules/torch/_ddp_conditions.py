@@ -8,17 +8,16 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bind_arguments, calls_to, keyword_value, method_name, plain_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import find_main_guard, is_imported_by_others, select_executed
 from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
 from viaduct.migration.rules.torch._collectives import get_dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
+from viaduct.migration.rules.torch._devices import MOVING_METHODS
 from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 from viaduct.migration.source import FunctionNode
 
-MOVING_METHODS = (*DEVICE_TYPES, "to")  # methods that move a tensor or module to a device
 SAVING_FUNCTIONS = ("torch.save", "torch.jit.save")
 # Arguments of a DataLoader that a `**kwargs` must not hide.
 LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}

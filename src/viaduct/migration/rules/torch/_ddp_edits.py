@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import calls_to, keyword_value, method_name
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped_models as wrapped_models
-from viaduct.migration.rules.torch._ddp_conditions import MOVING_METHODS, Loader, Plan, Refused
-from viaduct.migration.rules.torch._locations import CARD_NAMES
+from viaduct.migration.rules.torch._ddp_conditions import Loader, Plan, Refused
+from viaduct.migration.rules.torch._devices import MOVING_METHODS
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
 NO_PARENTHESES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # before `.npu()`
@@ -44,14 +45,14 @@ class Rewriter:
     def collect_from_call(self, call: ast.Call) -> None:
         """Collect a `set_device` and a `.cuda(0)`; refuse a block for one card, `with torch.cuda.device(0):`."""
         name = self.site.qualified_name(call.func) or ""
-        if name in (f"torch.{root}.set_device" for root in CARD_NAMES):
+        if name in (f"torch.{root}.set_device" for root in DEVICE_TYPES):
             statement = self.site.source.statement_around(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device is part of another statement", "set_device 位于其他语句内", call)
             self.device_settings.append(statement)
-        elif name in (f"torch.{root}.device" for root in CARD_NAMES):
+        elif name in (f"torch.{root}.device" for root in DEVICE_TYPES):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in CARD_NAMES and call.args and not name:
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in DEVICE_TYPES and call.args and not name:
             if not looks_like_card_number(call.args[0]):
                 text = self.site.text_of(call.args[0])
                 raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)

@@ -14,6 +14,7 @@ from viaduct.cards import DEVICE_TYPES
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.classes import OBJECT, find_class, find_method_owner, is_module
 from viaduct.migration.device_texts import device_expression, device_literal, device_number_text, is_device_name
+from viaduct.migration.flow_survey import CHECKPOINT_LOADS
 from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
@@ -53,7 +54,7 @@ DEVICE_POSITIONS = {
     "torch.Generator": 0,
     **{f"torch.{card}.{name}": 0 for card in DEVICE_TYPES for name in ("set_device", "device", "synchronize")},
 }
-MOVING_METHODS = ("to", *DEVICE_TYPES)
+MOVING_METHODS = ("to", *DEVICE_TYPES)  # methods that move a tensor or module to a device
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # string methods that keep a device's name in their result
 OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")  # "disk": in device maps of accelerate
 FIELD_FUNCTIONS = ("field", "Field", "Option", "Argument")  # functions of dataclasses, pydantic, typer with a default
@@ -129,7 +130,7 @@ class Devices:
             if any(map(self.is_target_named_device, targets)) or self.is_under_availability(node):
                 self.trace(node.value)
                 self.trace_annotation(node.annotation if isinstance(node, ast.AnnAssign) else None)
-        elif isinstance(node, ast.IfExp) and self.is_availability_test(node.test) and not self.is_key(node):
+        elif isinstance(node, ast.IfExp) and self.mentions_availability(node.test) and not self.is_key(node):
             self.trace(node)
         elif isinstance(node, ast.For) and self.is_target_named_device(node.target):
             self.trace(node.iter)
@@ -166,7 +167,7 @@ class Devices:
             return parent.func.attr == "get" and parent.args[:1] == [node]
         return isinstance(parent, ast.Subscript) and parent.slice is node
 
-    def is_availability_test(self, test: ast.expr) -> bool:
+    def mentions_availability(self, test: ast.expr) -> bool:
         """Return True for a condition with `torch.cuda.is_available()` or a variable that holds its result."""
         origins = (self.site.values.assigned_value(part) for part in ast.walk(test))
         return any(contains_call(self.site, origin, get_availability_tests(self.site)) for origin in origins)
@@ -176,7 +177,7 @@ class Devices:
         if not isinstance(node, ast.stmt) or device_literal(getattr(node, "value", None)) is None:
             return False
         parent = self.site.source.parents.get(node)
-        return isinstance(parent, ast.If) and node in parent.body and self.is_availability_test(parent.test)
+        return isinstance(parent, ast.If) and node in parent.body and self.mentions_availability(parent.test)
 
     def find_device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
@@ -511,8 +512,9 @@ def is_storage(site: Site, receiver: ast.expr) -> bool:
     """Return True for `storage` in `torch.load(path, map_location=lambda storage, place: storage.cuda(0))`."""
     function = site.file.names.scope_of(receiver).node if isinstance(receiver, ast.Name) else None
     argument = site.source.parents.get(function) if isinstance(function, ast.Lambda) else None
-    call = site.source.parents.get(argument) if isinstance(argument, ast.keyword) else argument
-    return isinstance(call, ast.Call) and site.qualified_name(call.func) in ("torch.load", "torch.jit.load")
+    if isinstance(argument, ast.keyword):
+        return argument.arg == "map_location"
+    return isinstance(argument, ast.Call) and site.qualified_name(argument.func) in CHECKPOINT_LOADS
 
 
 def is_no_device_or_reported(site: Site) -> bool:

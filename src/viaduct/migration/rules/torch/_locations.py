@@ -15,7 +15,6 @@ from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
 
 Location = Literal["card", "cpu"] | None
 
-CARD_NAMES = DEVICE_TYPES  # methods that move to a card, and modules of torch
 CPU_METHODS = ("cpu", "numpy", "tolist")
 CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
 # Functions of torch whose result has the location of their argument.
@@ -128,7 +127,7 @@ def combine_locations(locations: Iterable[Location]) -> Location:
 def is_move(call: ast.Call) -> bool:
     """Return True for a move to a device other than the CPU; `x.to(torch.float64)` moves nothing."""
     method = method_name(call)
-    if method in CARD_NAMES:
+    if method in DEVICE_TYPES:  # .cuda(), .npu(), .mlu()
         return True
     devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
     return method == "to" and any(is_device(device) for device in devices)

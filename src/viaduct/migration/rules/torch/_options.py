@@ -1,4 +1,4 @@
-"""Options of a command line that a file declares with argparse, click or absl."""
+"""Options of a command line that a file declares with argparse, click, typer, absl or TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import ast
 from viaduct.migration.lookups import keyword_value, literal_text
 from viaduct.migration.rule import Site
 
-ABSL_FLAGS = {"absl.flags.DEFINE_string": 2, "absl.flags.DEFINE_list": 2, "absl.flags.DEFINE_enum": 3}
-"""Function of absl -> number of positional arguments before the help text: name, default, possible values."""
+# Function of absl, or its copy in TensorFlow -> number of positional arguments before the help text: name, default,
+# possible values.
+ABSL_FLAGS = {
+    f"{root}.{name}": count
+    for root in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
+    for name, count in (("DEFINE_string", 2), ("DEFINE_list", 2), ("DEFINE_enum", 3))
+}
 CLICK_DECLARATIONS = ("click.option", "click.argument", "rich_click.option")
+TYPER_DECLARATIONS = ("typer.Option", "typer.Argument")  # their first argument is the default
+DECLARATIONS = (*ABSL_FLAGS, *CLICK_DECLARATIONS, *TYPER_DECLARATIONS)
 VALUE_KEYWORDS = ("default", "const", "choices", "type", "nargs", "flag_value", "enum_values")
 """Keyword arguments of a declaration that may hold a value of the option."""
 
@@ -28,8 +35,9 @@ def get_option_names(site: Site, call: ast.Call) -> list[str]:
 
 def get_option_values(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a declaration that may hold a value of the option, without its help text."""
-    values = [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS]
-    return values + call.args[1 : ABSL_FLAGS.get(site.qualified_name(call.func) or "", 0)]
+    name = site.qualified_name(call.func) or ""
+    by_position = call.args[:1] if name in TYPER_DECLARATIONS else call.args[1 : ABSL_FLAGS.get(name, 0)]
+    return [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS] + by_position
 
 
 def is_in_add_argument(site: Site, literal: ast.expr) -> bool:

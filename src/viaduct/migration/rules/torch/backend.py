@@ -24,6 +24,7 @@ import ast
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
+from viaduct.migration.rules.torch._options import DECLARATIONS, get_option_values
 from viaduct.migration.targets import import_helper
 
 rule = Rule(__name__, target_needs="backend", spec_rows=("P13",), targets=ALL_TARGETS, former_names=("any_backend",))
@@ -40,11 +41,6 @@ BACKEND_POSITIONS = {
     "torch.distributed.distributed_c10d.init_process_group": 0,
 }
 """Functions that take a backend, and its position among their arguments."""
-ABSL_FLAGS = tuple(
-    f"{root}.{name}"
-    for root in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
-    for name in ("DEFINE_string", "DEFINE_enum")
-)
 PROCESS_GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
@@ -125,16 +121,10 @@ def make_device_id_conditional(site: Site) -> None:
 
 
 @rule.method("add_argument")
-@rule.call("click.option", "typer.Option", *ABSL_FLAGS)
+@rule.call(*DECLARATIONS)
 def replace_in_option(site: Site) -> None:
-    """Change default, const and choices of a command line option; its help text stays."""
-    names = ("default", "const", "choices", "type")  # `type=click.Choice(["nccl", "gloo"])`
-    values = [keyword.value for keyword in site.node.keywords if keyword.arg in names]
-    if site.name == "typer.Option":
-        values += site.node.args[:1]  # the default
-    elif site.name != "add_argument":
-        values += site.node.args[1:3]  # absl's arguments are name, default, choices, help text
-    for value in values:
+    """Change the values of an option, also in `type=click.Choice(["nccl", "gloo"])`; its help text stays."""
+    for value in get_option_values(site, site.node):
         for text in ast.walk(value):
             if isinstance(text, ast.Constant) and collectives.is_nccl(text):
                 collectives.replace_backend(site, text)

@@ -29,7 +29,7 @@ import ast
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.classes import find_classes_defining
 from viaduct.migration.device_texts import device_literal, device_number_text
-from viaduct.migration.lookups import last_name, literal_text, plain_name
+from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._devices import (
@@ -37,6 +37,7 @@ from viaduct.migration.rules.torch._devices import (
     is_bound_cuda_method,
     is_method_of_project,
     is_of_other_library,
+    is_storage,
     is_torch_object,
 )
 from viaduct.migration.rules.torch._helper import report_if_in_torchscript
@@ -126,15 +127,18 @@ def rename_bound_method(site: Site) -> None:
 
 
 @rule.node(ast.Call, only_if_file_contains=("getattr", "hasattr", "methodcaller", "attrgetter"))
-def report_method_name(site: Site) -> None:
-    if is_method_lookup(site):
-        site.request_review(*site.target.select_message(*METHOD_BY_NAME))
-
-
-@rule.node(ast.Call, only_if_file_contains=("getattr",))
-def report_module_name(site: Site) -> None:
-    if is_module_lookup(site):
-        site.request_review(*site.target.select_message(*MODULE_BY_NAME))
+def report_lookup(site: Site) -> None:
+    """Report `getattr(x, "cuda")`, `methodcaller("cuda")` and the like; `hasattr(torch, "cuda")` is right as it is."""
+    function, arguments = last_name(site.node.func), site.node.args
+    if function in ("methodcaller", "attrgetter"):
+        if any("cuda" in literal_text(node).split(".") for node in arguments):
+            site.request_review(*site.target.select_message(*METHOD_BY_NAME))
+    elif function in ("getattr", "hasattr") and [literal_text(node) for node in arguments[1:2]] == ["cuda"]:
+        is_of_torch = site.qualified_name(arguments[0]) == "torch"
+        if not is_of_torch:
+            site.request_review(*site.target.select_message(*METHOD_BY_NAME))
+        elif function == "getattr":
+            site.request_review(*site.target.select_message(*MODULE_BY_NAME))
 
 
 def rename_method(site: Site, function: ast.Attribute) -> None:
@@ -176,26 +180,16 @@ def insert_device(site: Site) -> None:
     """Write `accelerator.device(…)` as the first argument of `.to`."""
     call, name = site.node, import_helper(site)
     device = site.argument("device", 0)
+    keyword = "device=" if is_storage(site, call.func.value) else ""  # storages require the keyword
     if len(call.args) > 1:  # the second argument of .to is a dtype
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
     if device is None:
         opening = site.source.opening_parenthesis(call).end
-        site.edit.insert(opening, f"{render_keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
+        site.edit.insert(opening, f"{keyword}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.replace_node(
-            device, f"{render_keyword_for_storage(site)}{name}.device({render_number(site, device)})"
-        )
+        site.edit.replace_node(device, f"{keyword}{name}.device({render_number(site, device)})")
     else:
         site.edit.replace_node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
-
-
-def render_keyword_for_storage(site: Site) -> str:
-    """Return "device=" in `map_location=lambda storage, _: storage.cuda(1)`, as storages require, else ""."""
-    function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
-    parent = site.source.parents.get(function) if function is not None else None
-    is_location = isinstance(parent, ast.keyword) and parent.arg == "map_location"
-    is_load = isinstance(parent, ast.Call) and site.qualified_name(parent.func) in ("torch.load", "torch.jit.load")
-    return "device=" if is_location or is_load else ""
 
 
 def render_number(site: Site, device: ast.expr) -> str:
@@ -204,29 +198,3 @@ def render_number(site: Site, device: ast.expr) -> str:
         return ""
     index = device_number_text(site.source, device) if device_literal(device) is not None else None
     return site.text_of(device) if index is None else index
-
-
-def is_module_lookup(site: Site) -> bool:
-    """Return True for `getattr(torch, "cuda")`."""
-    is_cuda = [literal_text(node) for node in site.node.args[1:2]] == ["cuda"]
-    return plain_name(site.node.func) == "getattr" and is_cuda and is_torch(site)
-
-
-def is_method_lookup(site: Site) -> bool:
-    """Return True for `getattr(x, "cuda")`, `hasattr(x, "cuda")`, where x is not torch, and `methodcaller("cuda")`.
-
-    Also for `attrgetter("cuda.synchronize")`.
-    """
-    function, arguments = last_name(site.node.func), site.node.args
-    if function in ("methodcaller", "attrgetter"):
-        return any("cuda" in literal_text(node).split(".") for node in arguments)
-    return (
-        function in ("getattr", "hasattr")
-        and list(map(literal_text, arguments[1:2])) == ["cuda"]
-        and not is_torch(site)
-    )
-
-
-def is_torch(site: Site) -> bool:
-    """Return True if the first argument of the site's call is torch, as in `hasattr(torch, "cuda")`."""
-    return bool(site.node.args) and site.qualified_name(site.node.args[0]) == "torch"

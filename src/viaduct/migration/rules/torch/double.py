@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards import DEVICE_TYPES
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import Site, make_report_rule
-from viaduct.migration.rules.torch._locations import CARD_NAMES, find_location, is_cpu, is_move
+from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rules.torch._locations import find_location, is_cpu, is_move
 
-rule = make_report_rule(__name__, target_needs="torch_functions", spec_rows=("P5", "6"), visits_lines_left_alone=True)
+rule = make_rule_on_result(
+    __name__, target_needs="torch_functions", spec_rows=("P5", "6"), visits_lines_left_alone=True
+)
 
-DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARD_NAMES for kind in ("Tensor", "Storage"))
+DOUBLE_TYPES = tuple(f"torch.{root}.Double{kind}" for root in DEVICE_TYPES for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8  # calls in a chain such as `x.float().double()`
 DOUBLE_DTYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
 OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
@@ -41,7 +44,7 @@ def report_constructor(site: Site) -> None:
         report_double(site, "medium")
 
 
-@rule.method("to", "type", "double", *CARD_NAMES)
+@rule.method("to", "type", "double", *DEVICE_TYPES)
 def report_method(site: Site) -> None:
     """Report a move of a double tensor, `x.double().cuda()`, and a cast of a tensor that may be on the card."""
     if is_move(site.node):

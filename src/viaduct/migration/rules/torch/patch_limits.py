@@ -11,9 +11,9 @@ import ast
 
 from viaduct.cards.advice import DEVICE_CAPABILITY
 from viaduct.cards.environment import describe_own_variable
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.notices import Notice, add_notices
-from viaduct.migration.options import TargetName
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
 
 rule = Rule(
@@ -25,17 +25,20 @@ rule = Rule(
     modes=("patch",),
     runs_last=True,
 )
-# Names of torch.cuda that the patch does not replace, and the cards with this patch.
-UNPATCHED_NAMES: dict[str, tuple[TargetName, ...]] = {
-    "torch.cuda.CUDAGraph": ("npu",),
-    "torch.cuda.graph": ("npu",),
-    "torch.cuda.make_graphed_callables": ("npu",),
-    "torch.cuda.nccl.*": ("npu",),
-    "torch.cuda.comm.*": ALL_CARDS,
-    "torch.cuda.cudart": ALL_CARDS,
-    "torch.cuda.nvtx.*": ("npu",),
-    "torch.cuda.default_generators": ("npu",),
-}
+# Names that no patch replaces, and those that only the MLU's patch does.
+UNPATCHED_NAMES = ("torch.cuda.comm.*", "torch.cuda.cudart")
+UNPATCHED_ON_NPU = (
+    *(f"torch.cuda.{name}" for name in ("CUDAGraph", "graph", "make_graphed_callables", "default_generators")),
+    *("torch.cuda.nccl.*", "torch.cuda.nvtx.*"),
+)
+UNPATCHED_MESSAGE: Bilingual = (
+    "the patch does not replace {name}: see {card.plugin}'s own functions",
+    "补丁不会替换 {name}:请参考 {card.plugin} 自有接口",
+)
+
+
+def is_for_npu(site: Site) -> bool:
+    return site.options.to == "npu"
 
 
 @rule.node(ast.Compare, only_if_file_contains=("cuda",))
@@ -94,32 +97,17 @@ def report_variable(site: Site) -> None:
         site.request_review(*describe_own_variable(site.target.card))
 
 
-@rule.reference("torch.channels_last")
-def report_channels_last(site: Site) -> None:
-    """Report a memory format that the NPU's patch does not support."""
-    if site.options.to == "npu":
-        site.request_review(
-            "the patch does not support channels_last: use contiguous()",
-            zh="补丁暂不支持 channels_last:请使用 contiguous()",
-        )
-
-
-@rule.use(*UNPATCHED_NAMES)
-def report_unpatched(site: Site) -> None:
-    """Report a name of torch.cuda that the patch does not replace."""
-    patterns = UNPATCHED_NAMES.items()
-    targets = next(targets for pattern, targets in patterns if site.name.startswith(pattern.removesuffix("*")))
-    if site.options.to in targets:
-        module = site.target.card.plugin
-        site.request_review(
-            f"the patch does not replace {site.name}: see {module}'s own functions",
-            zh=f"补丁不会替换 {site.name}:请参考 {module} 自有接口",
-            risk="high",
-        )
-
-
 add_notices(
     rule,
+    Notice(UNPATCHED_NAMES, *UNPATCHED_MESSAGE, risk="high", uses=("call", "reference")),
+    Notice(UNPATCHED_ON_NPU, *UNPATCHED_MESSAGE, risk="high", uses=("call", "reference"), condition=is_for_npu),
+    Notice(
+        ("torch.channels_last",),
+        "the patch does not support channels_last: use contiguous()",
+        "补丁暂不支持 channels_last:请使用 contiguous()",
+        uses=("reference",),
+        condition=is_for_npu,
+    ),
     Notice(
         ("torch.cuda.get_device_capability",),
         "{cards}",

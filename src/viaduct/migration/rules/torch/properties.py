@@ -10,9 +10,9 @@ import ast
 
 from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.lookups import bindings_of
-from viaduct.migration.rule import Site, make_report_rule
+from viaduct.migration.rule import Site, make_rule_on_result
 
-rule = make_report_rule(__name__, target_needs="device_calls", spec_rows=("P4", "6"))
+rule = make_rule_on_result(__name__, target_needs="device_calls", spec_rows=("P4", "6"))
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in DEVICE_TYPES}
 GENERATION_NUMBERS = {"major", "minor"}

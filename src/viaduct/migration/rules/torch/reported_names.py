@@ -8,7 +8,7 @@ from viaduct.cards import DEVICE_TYPES, MLU
 from viaduct.cards.advice import DEVICE_CAPABILITY, TORCH_COMPILE, TORCHSCRIPT
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import mark_once
-from viaduct.migration.notices import Notice, report_rule
+from viaduct.migration.notices import Notice, make_notice_rule
 from viaduct.migration.rule import ALL_CARDS, ALL_MODES, ALL_TARGETS, Site
 
 GRAPH_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "graphs.*")
@@ -33,7 +33,7 @@ def is_first_in_torch_file(site: Site) -> bool:
 
 
 rules = (
-    report_rule(
+    make_notice_rule(
         __name__,
         "capability",
         """Report code that depends on the compute capability of an NVIDIA card.
@@ -54,7 +54,7 @@ rules = (
         target_needs="device_calls",
         spec_rows=("P3", "6"),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "channels_last",
         """Advise on channels_last.
@@ -74,7 +74,7 @@ rules = (
         visits_lines_left_alone=True,
         spec_rows=("P22",),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "compile",
         """Advise on torch.compile without a backend for the card.
@@ -96,7 +96,7 @@ rules = (
         modes=ALL_MODES,
         spec_rows=("P21", "6"),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "cuda_graphs",
         """Report captured CUDA graphs.
@@ -132,7 +132,7 @@ rules = (
         target_needs="device_calls",
         spec_rows=("P6", "6"),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "jit_script",
         """Advise on torch.jit.script.
@@ -152,7 +152,7 @@ rules = (
         targets=ALL_TARGETS,
         spec_rows=("P21", "6"),
     ),
-    report_rule(
+    make_notice_rule(
         __name__,
         "tensorflow_beside",
         """Advise on TensorFlow sessions in a PyTorch file.
