@@ -13,6 +13,9 @@ LOADER = "import torch\nfrom timm.data import create_loader\n"
         "create_loader(data, 224, 32, device=device)\n",
         "create_loader(data, 224, 32, use_prefetcher=False)\n",
         "make = create_loader\n",
+        "settings = dict(device=device)\ncreate_loader(data, 224, 32, **settings)\n",
+        "from timm.data.loader import PrefetchLoader\ndef show(loader: PrefetchLoader) -> None: ...\n",
+        "from timm.data.loader import PrefetchLoader\nis_prefetched = isinstance(loader, PrefetchLoader)\n",
         "import types\nsettings = types.SimpleNamespace(gpu=0)\n",
         "def run(gpu=1):\n    pass\nrun(gpu=0)\n",
         "import easyocr\nreader = easyocr.Reader(['en'], gpu=False)\n",
@@ -24,8 +27,8 @@ def test_a_call_with_a_device_and_a_setting_of_the_project_are_left_alone(text: 
 
 
 def test_a_module_of_the_project_with_that_name_is_left_alone() -> None:
-    others = {"fastai/__init__.py": "", "timm/data.py": "def create_loader(data):\n    pass\n"}
-    check_noop("cuda_defaults", "import torch\nimport fastai\n", others=others)
+    others = {"fastai/__init__.py": "import torch\n", "timm/data.py": "import torch\n"}
+    check_noop("cuda_defaults", f"{LOADER}import fastai\ncreate_loader(data)\n", others=others)
     check_noop("cuda_defaults", "import torch\nfrom engine import run\nrun(gpu=1)\n", others={"engine.py": "run = 1\n"})
 
 

@@ -13,9 +13,9 @@ KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
 MODULES = ("horovod.tensorflow", *KERAS_MODULES)
 
 
-def qualified_names(*functions: str) -> tuple[str, ...]:
-    """Return the qualified names of functions of Horovod, in each of its modules."""
-    return tuple(f"{root}.{function}" for root in MODULES for function in functions)
+def qualified_names(*functions: str, modules: tuple[str, ...] = MODULES) -> tuple[str, ...]:
+    """Return the qualified names of functions of Horovod, in each of the modules."""
+    return tuple(f"{module}.{function}" for module in modules for function in functions)
 
 
 def name_in_horovod(site: Site) -> str:
@@ -29,7 +29,7 @@ def is_horovod(name: str | None) -> bool:
     return name is not None and any(name == root or name.startswith(f"{root}.") for root in MODULES)
 
 
-def register_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
+def register_call(rule: Rule, *functions: str, modules: tuple[str, ...] = MODULES) -> Callable[[Handler], Handler]:
     """Register a handler for calls of these functions of Horovod, unless the program keeps Horovod."""
 
     def register(handler: Handler) -> Handler:
@@ -37,7 +37,7 @@ def register_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
             if not keeps_horovod(site):
                 handler(site)
 
-        return rule.call(*qualified_names(*functions))(handle)
+        return rule.call(*qualified_names(*functions, modules=modules))(handle)
 
     return register
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.limits import Bilingual
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import assigned_name, bindings_of, call_with_argument, find_reads
-from viaduct.migration.predicates import find_argument
+from viaduct.migration.predicates import find_argument, is_in_annotation, is_in_instance_check, is_none_or_absent
 from viaduct.migration.rule import Site
 
 # Position of `config` among the arguments of the canned estimators (TensorFlow 1.15).
@@ -88,6 +89,39 @@ def is_passed_to_canned_estimator(site: Site, value: ast.expr) -> bool:
         return is_passed_to_canned_estimator(site, call)
     position = CONFIG_POSITIONS.get(name.removeprefix("tensorflow.estimator."))
     return position is not None and value is find_argument(call, "config", position)
+
+
+def report_reference(site: Site, old: str, new: str) -> None:
+    """Report a class that derives from the TensorFlow class `old`, and `old` if it is passed on instead of called."""
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.ClassDef):
+        site.request_review(
+            f"class {parent.name} derives from {old}: derive it from {new} and check its arguments",
+            zh=f"类 {parent.name} 继承 {old}:请改为继承 {new} 并核对参数",
+            risk="high",
+        )
+    elif not is_in_instance_check(site.source, site.node) and not is_in_annotation(site.source, site.node):
+        site.request_review(
+            f"{old} is passed on instead of being called: {new} takes other arguments, so change this by hand",
+            zh=f"{old} 被当作值传递:{new} 的参数不同,请手工处理",
+            risk="high",
+        )
+
+
+def describe_unknown_config(site: Site, config: ast.expr) -> Bilingual:
+    """Return the finding about a config that may be no NPURunConfig, in English and Chinese."""
+    text = site.text_of(config)
+    return (
+        f"the code does not show that {text} is an NPURunConfig; NPUEstimator refuses any other",
+        f"无法确认 config={text} 是 NPURunConfig;NPUEstimator 不接受其他类型",
+    )
+
+
+def add_run_config(site: Site, directory: ast.expr | None, position: int) -> None:
+    """Give an Estimator a new NPURunConfig as the argument `config`; `directory`: its model_dir."""
+    argument = "" if is_none_or_absent(directory) else f"model_dir={site.text_of(directory)}"  # type: ignore[arg-type]
+    arguments = ", ".join(filter(None, (argument, render_defaults(site, set()))))
+    site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({arguments})", position)
 
 
 def report_unpacked(site: Site, old: str, new: str) -> None:

@@ -16,8 +16,8 @@ The rule edits programs that train; the optimizer, the initialiser and the sessi
 session may have another graph than the default one, the broadcast is created under `sess.graph.as_default()`. Monitored
 sessions, and the training of canned Estimators (DNN, linear, baseline), get a hook with the same effect. NPUEstimator
 broadcasts by itself, and a file that calls any broadcast is taken to broadcast its variables. An initialiser that no
-code of the project runs is reported as unresolved. A Supervisor,
-`slim.learning.train` and an initialiser of a list of variables need manual review.
+code of the project runs is reported as unresolved. A Supervisor, `slim.learning.train` and an initialiser of a list of
+variables need manual review.
 """
 
 from __future__ import annotations

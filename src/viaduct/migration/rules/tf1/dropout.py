@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.limits import Bilingual
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_literal_in, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
@@ -25,35 +26,39 @@ NO_PARENTHESES = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript
 @rule.call("tensorflow.nn.dropout")
 def replace_dropout(site: Site) -> None:
     """Replace a dropout by the device's operator; if the arguments do not allow that, report it or advise on it."""
-    if site.has_unpacked_arguments or not site.is_editable:
-        site.request_review(
-            "arguments are unpacked here, or the call is in an f-string: npu_ops.dropout takes keep_prob",
-            zh="参数为解包形式,或位于 f-string 中:npu_ops.dropout 使用 keep_prob",
-        )
-        return
-    if not is_none_or_absent(site.argument("noise_shape", 2)):
+    obstacle = find_obstacle(site)
+    if obstacle is not None:
+        site.request_review(*obstacle)
+    elif not is_none_or_absent(site.argument("noise_shape", 2)):
         site.advise(
             "dropout with a noise_shape stays TensorFlow's own", zh="带 noise_shape 的 dropout 保留 TensorFlow 实现"
         )
-        return
+    else:
+        replace_rate(site, site.argument("rate", 5))
+        site.rename(f"{site.import_npu_name('npu_ops')}.dropout")
+        site.report_change("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
+
+
+def find_obstacle(site: Site) -> Bilingual | None:
+    """Return the reason why the arguments cannot be those of npu_ops.dropout; None if they can."""
+    if site.has_unpacked_arguments or not site.is_editable:
+        return (
+            "arguments are unpacked here, or the call is in an f-string: npu_ops.dropout takes keep_prob",
+            "参数为解包形式,或位于 f-string 中:npu_ops.dropout 使用 keep_prob",
+        )
     keep_prob, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
+    if not is_none_or_absent(site.argument("noise_shape", 2)):
+        return None  # such a call stays, whatever its rate
     if is_literal_in(keep_prob, 0) or is_literal_in(rate, 1):
-        site.request_review(
-            "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
-        )
-        return
+        return "keep_prob is 0 here: the device's operator takes (0, 1]", "keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
     if is_none_or_absent(keep_prob) and is_none_or_absent(rate):
-        site.request_review("the call has neither keep_prob nor rate", zh="未给出 keep_prob 或 rate")
-        return
+        return "the call has neither keep_prob nor rate", "未给出 keep_prob 或 rate"
     if not is_none_or_absent(rate) and len(site.node.args) > 2:
-        site.request_review(
+        return (
             "name the arguments of this dropout: npu_ops.dropout takes keep_prob in place of rate",
-            zh="请为该 dropout 的参数写明关键字:npu_ops.dropout 使用 keep_prob 而非 rate",
+            "请为该 dropout 的参数写明关键字:npu_ops.dropout 使用 keep_prob 而非 rate",
         )
-        return
-    replace_rate(site, rate)
-    site.rename(f"{site.import_npu_name('npu_ops')}.dropout")
-    site.report_change("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
+    return None
 
 
 def replace_rate(site: Site, rate: ast.expr | None) -> None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import keyword_value
-from viaduct.migration.predicates import is_in_annotation, is_in_instance_check, is_none
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import comes_from_converter, render_defaults, report_unpacked
+from viaduct.migration.rules.tf1 import _run_configs as run_configs
 
 # After estimator_run_config, which turns the config into an NPURunConfig.
 rule = Rule(
@@ -39,10 +39,10 @@ CONTRIB_CLASSES = (
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert_estimator(site: Site) -> None:
-    if comes_from_converter(site, site.argument("config", 2)):
+    if run_configs.comes_from_converter(site, site.argument("config", 2)):
         return
     if not site.is_editable or site.has_starred_arguments:
-        report_unpacked(site, "Estimator", "NPUEstimator")
+        run_configs.report_unpacked(site, "Estimator", "NPUEstimator")
         return
     site.rename(site.import_npu_name("NPUEstimator"))
     if len(site.node.args) >= 5:
@@ -56,25 +56,14 @@ def check_config(site: Site) -> None:
     config = site.argument("config", 2)
     if config is None or is_none(config):
         if not site.has_unpacked_arguments:
-            add_config(site)
-        return
-    if site.values.kind(config) != "npu_run_config":
-        site.request_review(
-            f"the code does not show that {site.text_of(config)} is an NPURunConfig; NPUEstimator refuses any other",
-            zh=f"无法确认 config={site.text_of(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
-            risk="high",
-            node=config,
-        )
-        return
-    compare_directories(site, config)
-
-
-def add_config(site: Site) -> None:
-    directory = site.argument("model_dir", 1)
-    argument = "" if directory is None or is_none(directory) else f"model_dir={site.text_of(directory)}"
-    arguments = ", ".join(filter(None, (argument, render_defaults(site, set()))))
-    site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({arguments})", 2)
-    site.report_change("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
+            run_configs.add_run_config(site, site.argument("model_dir", 1), position=2)
+            site.report_change(
+                "NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加"
+            )
+    elif site.values.kind(config) != "npu_run_config":
+        site.request_review(*run_configs.describe_unknown_config(site, config), risk="high", node=config)
+    else:
+        compare_directories(site, config)
 
 
 def compare_directories(site: Site, config: ast.expr) -> None:
@@ -94,21 +83,8 @@ def compare_directories(site: Site, config: ast.expr) -> None:
 
 
 @rule.reference("tensorflow.estimator.Estimator")
-def report_reference(site: Site) -> None:
-    """Report a class that derives from Estimator, and an Estimator that is passed on."""
-    parent = site.source.parents[site.node]
-    if isinstance(parent, ast.ClassDef):
-        site.request_review(
-            f"class {parent.name} derives from Estimator: derive it from NPUEstimator, which needs an NPURunConfig",
-            zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
-            risk="high",
-        )
-    elif not is_in_instance_check(site.source, site.node) and not is_in_annotation(site.source, site.node):
-        site.request_review(
-            "Estimator is passed on instead of being called: pass NPUEstimator, with an NPURunConfig for config",
-            zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
-            risk="high",
-        )
+def report_class(site: Site) -> None:
+    run_configs.report_reference(site, "Estimator", "NPUEstimator")
 
 
 @rule.call(*(f"tensorflow.contrib.learn.{name}" for name in CONTRIB_CLASSES))

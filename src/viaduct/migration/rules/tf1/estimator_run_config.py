@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_in_annotation, is_in_instance_check, is_none
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import (
     is_only_for_canned_estimators,
     is_only_passed_to_converter,
     render_defaults,
+    report_reference,
     report_unpacked,
 )
 
@@ -111,16 +112,5 @@ def report_contrib_class(site: Site) -> None:
 
 
 @rule.reference("tensorflow.estimator.RunConfig")
-def report_reference(site: Site) -> None:
-    parent = site.source.parents[site.node]
-    if isinstance(parent, ast.ClassDef):
-        site.request_review(
-            f"class {parent.name} derives from RunConfig: derive it from NPURunConfig and check its arguments",
-            zh=f"类 {parent.name} 继承 RunConfig:请改为继承 NPURunConfig 并核对参数",
-            risk="high",
-        )
-    elif not is_in_instance_check(site.source, site.node) and not is_in_annotation(site.source, site.node):
-        site.request_review(
-            "RunConfig is passed on instead of being called: NPURunConfig takes positional arguments in another order",
-            zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
-        )
+def report_class(site: Site) -> None:
+    report_reference(site, "RunConfig", "NPURunConfig")

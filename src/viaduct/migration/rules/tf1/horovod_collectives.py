@@ -28,16 +28,15 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 
 rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",))
 
+MODULES = ("horovod.tensorflow",)  # the functions of Horovod for Keras have other arguments
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
 REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # others are reported; name is dropped
 KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 
-@rule.call("horovod.tensorflow.allreduce")
+@horovod.register_call(rule, "allreduce", modules=MODULES)
 def replace_allreduce(site: Site) -> None:
     """Replace allreduce by hccl's, and a mean by the sum divided by the number of ranks."""
-    if horovod.keeps_horovod(site):
-        return
     tensor, reduction = site.argument("tensor", 0), find_reduction(site)
     if tensor is None or reduction is None or not has_known_arguments(site):
         horovod.request_manual_change(
@@ -85,11 +84,9 @@ def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
     horovod.replace_or_report(site, text, message, zh)
 
 
-@rule.call("horovod.tensorflow.allgather")
+@horovod.register_call(rule, "allgather", modules=MODULES)
 def replace_allgather(site: Site) -> None:
     """Replace allgather by hccl's, and advise on the shapes that it requires."""
-    if horovod.keeps_horovod(site):
-        return
     tensor = site.argument("tensor", 0)
     if tensor is None or not has_known_arguments(site):
         horovod.request_manual_change(
@@ -110,11 +107,9 @@ def replace_allgather(site: Site) -> None:
     )
 
 
-@rule.call("horovod.tensorflow.broadcast")
+@horovod.register_call(rule, "broadcast", modules=MODULES)
 def replace_broadcast(site: Site) -> None:
     """Replace broadcast by hccl's, which takes and returns a list."""
-    if horovod.keeps_horovod(site):
-        return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
     if tensor is None or root is None or not has_known_arguments(site):
         horovod.request_manual_change(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import render_defaults
+from viaduct.migration.rules.tf1._run_configs import add_run_config
 
 rule = Rule(__name__, target_needs="estimators", spec_rows=("K4",))
 
@@ -38,20 +38,12 @@ def convert_model(site: Site) -> None:
 
 def check_config(site: Site) -> None:
     """Add a missing config; report one that may be no NPURunConfig."""
-    config, directory = site.argument("config", 4), site.argument("model_dir", 3)
-    if config is None and site.has_unpacked_arguments:
-        report_config(site)
-    elif config is None or is_none(config):
-        argument = f"model_dir={site.text_of(directory)}" if directory else ""
-        arguments = ", ".join(filter(None, (argument, render_defaults(site, set()))))
-        site.set_argument("config", f"{site.import_npu_name('NPURunConfig')}({arguments})", 4)
-    elif site.values.kind(config) != "npu_run_config":
-        report_config(site)
-
-
-def report_config(site: Site) -> None:
-    site.request_review(
-        "the config of this Estimator must be an NPURunConfig, and the code does not show that it is one",
-        zh="其 config 必须是 NPURunConfig,此处无法确认",
-        risk="high",
-    )
+    config = site.argument("config", 4)
+    if is_none(config) or (config is None and not site.has_unpacked_arguments):
+        add_run_config(site, site.argument("model_dir", 3), position=4)
+    elif config is None or site.values.kind(config) != "npu_run_config":
+        site.request_review(
+            "the config of this Estimator must be an NPURunConfig, and the code does not show that it is one",
+            zh="其 config 必须是 NPURunConfig,此处无法确认",
+            risk="high",
+        )

@@ -132,8 +132,7 @@ def close_block(
 ) -> None:
     """Close the session at the exits and the end of the block that holds all its uses; report it without such a block.
 
-    This is the block of the assignment. If the session is also used after a `with` around it, it is the block of the
-    `with`.
+    This is the block of the assignment, or the block of a `with` around it after which the session is also used.
     `bindings` holds the values of the variable.
     """
     start, statements = find_common_start(site, statement, bindings), list[ast.stmt]()

@@ -102,11 +102,7 @@ def check_arguments(site: Site) -> None:
         return
     config = site.argument("config", 2)
     if config is not None and site.values.kind(config) not in ("tpu_run_config", "run_config", "npu_run_config"):
-        site.report_unresolved(
-            f"the code does not show that {site.text_of(config)} is an NPURunConfig; NPUEstimator refuses any other",
-            zh=f"无法确认 config={site.text_of(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
-            node=config,
-        )
+        site.report_unresolved(*run_configs.describe_unknown_config(site, config), node=config)
 
 
 def switch_tpu_off(site: Site) -> None:

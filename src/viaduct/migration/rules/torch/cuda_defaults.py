@@ -15,10 +15,11 @@ from __future__ import annotations
 import ast
 import sys
 
-from viaduct.migration.lookups import imported_names, is_reported
-from viaduct.migration.predicates import is_constant, is_none_or_absent
+from viaduct.cards.limits import Bilingual
+from viaduct.migration.lookups import imported_names, is_reported, mark_once
+from viaduct.migration.predicates import is_constant, is_in_annotation, is_in_instance_check, is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._collectives import SETTINGS_CLASSES
+from viaduct.migration.rules.torch._collectives import SETTINGS_CLASSES, get_dict_items
 from viaduct.migration.rules.torch._devices import is_of_other_library
 
 rule = Rule(
@@ -73,6 +74,7 @@ CUDA_ONLY = (
 )
 DEVICE_SETTINGS = {"fastai": "default_device", "flair": "flair.device"}
 """Library whose default device is CUDA, or the CPU without it -> function or variable that sets another one."""
+CUDA_OR_HOST: Bilingual = ("CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)")
 CUDA_SWITCHES = ("use_gpu", "use_cuda", "gpu", "cuda", "gpus", "gpu_id", "gpu_ids", "use_gpus", "num_gpus", "n_gpus")
 OFF = (False, None, 0, -1, "", "0")  # values with which a switch leaves CUDA alone
 
@@ -89,12 +91,14 @@ def report_default(site: Site) -> None:
 def report_fallback(site: Site) -> None:
     parameter, position = HOST_WITHOUT_CUDA[site.name]
     if lacks_argument(site, parameter, position):
-        report_choice(site, "CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)", parameter)
+        report_choice(site, *CUDA_OR_HOST, parameter)
 
 
 @rule.use(*CUDA_ONLY)
 def report_choosing_call(site: Site) -> None:
-    report_choice(site, "CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)")
+    """Report the first use of a function in a file."""
+    if mark_once(site, "choice", site.name):
+        report_choice(site, *CUDA_OR_HOST)
 
 
 @rule.call("detectron2.config.get_cfg", "detectron2.config.config.get_cfg")
@@ -116,10 +120,9 @@ def report_library(site: Site) -> None:
     """Report the first import of a library with a default device, in a file that does not mention its setting."""
     for library, setting in DEVICE_SETTINGS.items():
         first = next((node for node in site.source.imports if library in roots_of(node)), None)
-        is_own = library in site.file.project.own_module_names
-        if first is site.node and not is_own and setting not in site.source.text:
+        if first is site.node and setting not in site.source.text:
             named = Site(rule, site.file, site.node, library)
-            report_choice(named, "CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)", setting)
+            report_choice(named, *CUDA_OR_HOST, setting)
 
 
 @rule.node(ast.keyword, only_if_file_contains=CUDA_SWITCHES)
@@ -139,12 +142,23 @@ def report_switch(site: Site) -> None:
 
 
 def lacks_argument(site: Site, parameter: str, position: int) -> bool:
-    """Return True for a call without an argument, and for a function that is passed on without being called."""
+    """Return True for a call that leaves the choice of CUDA, and for a function that is passed on without being called.
+
+    The argument is absent, None, or a value with the meaning of the default: True for a switch, "auto" for a device.
+    """
+    parent = site.source.parents[site.node]
     if not isinstance(site.node, ast.Call):
-        return not isinstance(site.source.parents[site.node], ast.Assign | ast.Attribute)
+        is_type = is_in_annotation(site.source, site.node) or is_in_instance_check(site.source, site.node)
+        return not is_type and not isinstance(parent, ast.Assign | ast.Attribute)  # their uses are followed
     value = site.argument(parameter, position)
-    is_default = is_none_or_absent(value) or (isinstance(value, ast.Constant) and value.value == "auto")
-    return is_default or is_constant(value, True)
+    if value is None:
+        return not any(parameter in get_keys(site, keyword.value) for keyword in site.node.keywords if not keyword.arg)
+    return is_none(value) or is_constant(value, True) or is_literal_in(value, "auto")
+
+
+def get_keys(site: Site, unpacked: ast.expr) -> list[object]:
+    """Return the keys of the dict in `**settings` if the file shows it."""
+    return [key for key, _ in get_dict_items(site.values.assigned_value(unpacked)) or []]
 
 
 def is_without_prefetcher(site: Site) -> bool:
@@ -166,6 +180,8 @@ def roots_of(statement: ast.Import | ast.ImportFrom) -> set[str]:
 
 def report_choice(site: Site, choice: str, choice_zh: str, parameter: str = "") -> None:
     """Report a call that chooses CUDA; `parameter` is the argument or setting that would choose another device."""
+    if site.name.partition(".")[0] in site.file.project.own_module_names:
+        return  # the library belongs to the project: its files are migrated
     names, last = " and ".join(card.title for card in site.cards), site.name.rpartition(".")[2]
     remedy = f"set {parameter}, if this release accepts the device" if parameter else "see what this release supports"
     remedy_zh = f"请设置 {parameter}(若所用版本支持该设备)" if parameter else "请确认所用版本的支持情况"

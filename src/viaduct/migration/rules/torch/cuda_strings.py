@@ -8,9 +8,8 @@
          pass
 
 Such a string is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr`, `delattr` or
-`import_module`.
-Other strings stay, and so does a name that the card does not have. The rule `tensor_type` edits strings that name a
-tensor type.
+`import_module`. Other strings stay, and so does a name that the card does not have. The rule `tensor_type` edits
+strings that name a tensor type.
 """
 
 from __future__ import annotations

@@ -38,25 +38,22 @@ NO_MODEL_NAME = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # of optimizers 
 PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # length of "module."
 
 
-@rule.call(*wrapped_models.DATA_PARALLEL)
+@rule.call(*wrapped_models.DATA_PARALLEL, wrapped_models.DATA_PARALLEL_FUNCTION, *wrapped_models.DATA_PARALLEL_PARTS)
 def unwrap_or_report(site: Site) -> None:
-    """Unwrap DataParallel with `--data-parallel unwrap`; report it otherwise."""
+    """Unwrap DataParallel with `--data-parallel unwrap`; report it otherwise, and its functions in any case."""
+    model = wrapped_models.get_wrapped_model(site.node)
     if site.target.is_any_card:
         report_for_any(site)
-        return
-    model = wrapped_models.get_wrapped_model(site.node)
-    if site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
+    elif site.name not in wrapped_models.DATA_PARALLEL:
+        report_function(site)
+    elif site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
         unwrap_model(site, model)
     else:
         report_data_parallel(site)
 
 
-@rule.call(wrapped_models.DATA_PARALLEL_FUNCTION, *wrapped_models.DATA_PARALLEL_PARTS)
 def report_function(site: Site) -> None:
     """Report the functional form and the parts of DataParallel."""
-    if site.target.is_any_card:
-        report_for_any(site)
-        return
     title, name = site.target.card.title, site.name.rpartition(".")[2]
     site.request_review(
         f"there is no {name} on the {title}: call the module itself, and start one process per card (torchrun)",

@@ -60,8 +60,7 @@ def replace_variable(site: Site) -> None:
     if not variables.is_variable_name(site, site.node) or not site.is_editable or CUDA_VISIBLE_DEVICES not in code:
         return
     value, card = variables.get_assigned_value(site, site.node), site.target.card
-    if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), card):
-        report_device_list(site, str(value.value))
+    if report_if_refused(site, value):
         return
     site.edit.replace_node(site.node, code.replace(CUDA_VISIBLE_DEVICES, card.visible_variable))
     report_renamed(site)
@@ -85,8 +84,7 @@ def replace_keyword(site: Site) -> None:
     if site.target.is_any_card:
         advise_on_other_cards(site)
         return
-    if isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card):
-        report_device_list(site, str(value.value))
+    if report_if_refused(site, value):
         return
     site.edit.rename_keyword(site.node, site.target.card.visible_variable)
     report_renamed(site)
@@ -161,6 +159,13 @@ def report_renamed(site: Site) -> None:
     site.report_change(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
+def report_if_refused(site: Site, value: ast.expr | None) -> bool:
+    """Report a literal list of devices that the card does not accept; return True if it is reported."""
+    is_refused = isinstance(value, ast.Constant) and not is_valid_device_list(str(value.value), site.target.card)
+    if is_refused:
+        report_device_list(site, str(value.value))  # type: ignore[union-attr]
+    return is_refused
+
+
 def report_device_list(site: Site, value: str) -> None:
-    """Report a list of devices that the card does not accept."""
     site.request_review(*explain_refused_devices(value, site.target.card), risk="high")
