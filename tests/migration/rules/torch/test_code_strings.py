@@ -46,18 +46,24 @@ def test_a_project_without_pytorch_is_left_alone() -> None:
         "subprocess.run([sys.executable, '-c', 'import torch; torch.zeros(2).cuda()'])\n",
         "os.system('python -c \"import torch; torch.cuda.init()\"')\n",
         "name = 'torch.cuda'\nimport_module(name)\n",
+        "exec(''.join(['x = x', '.cuda()']))\n",
+        "settings = yaml.safe_load('device: cuda:0\\nlr: 1')\n",
+        "parser.read_string('[train]\\nbackend=nccl')\n",
     ],
 )
 def test_a_string_with_code_for_cuda_needs_manual_review(text: str, to: str) -> None:
-    check_says("code_strings", f"import torch\n{text}", "manual", "code in strings is not migrated", to=to)
+    check_says("code_strings", f"import torch\n{text}", "manual", "strings are not migrated", to=to)
 
 
 def test_a_text_that_exec_gets_and_that_mentions_cuda_needs_manual_review() -> None:
-    check_says("code_strings", "import torch\nexec('x.' + 'to(cuda_device)')\n", "manual", "this string is code")
+    check_says("code_strings", "import torch\nexec('x.' + 'to(cuda_device)')\n", "manual", "this string has code")
 
 
 def test_code_that_the_file_does_not_show_is_unresolved_and_an_expression_gets_advice() -> None:
     check_says("code_strings", "import torch\nexec(open(name).read())\n", "unresolved", "was not searched")
+    compiled = "import torch\nexec(compile(open(name).read(), name, 'exec'))\n"
+    check_says("code_strings", compiled, "unresolved", "was not searched")
+    check_says("code_strings", compiled, "advice", "was not searched", path="setup.py")
     check_says("code_strings", "import torch\nx = eval(text)\n", "advice", "was not searched")
 
 

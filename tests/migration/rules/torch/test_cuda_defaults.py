@@ -80,3 +80,16 @@ def test_settings_that_name_the_device_elsewhere_in_the_file_are_enough() -> Non
     text = "import torch\nfrom detectron2.config import get_cfg\ncfg = get_cfg()\ncfg.MODEL.DEVICE = 'npu'\n"
     check_noop("cuda_defaults", text)
     check_noop("cuda_defaults", "import flair\nimport torch\nflair.device = torch.device('npu')\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import cv2\nx = cv2.cuda.resize(x, (2, 2))\n",
+        "import cv2\nnet.setPreferableBackend(cv2.dnn.DNN_BACKEND_CUDA)\n",
+        "import faiss\nresources = faiss.StandardGpuResources()\n",
+        "import ray\n@ray.remote(num_gpus=1)\ndef train(): ...\n",
+    ],
+)
+def test_a_name_that_works_with_cuda_only_needs_manual_review(text: str) -> None:
+    check_says("cuda_defaults", f"import torch\n{text}", "manual", "chooses CUDA")

@@ -12,6 +12,7 @@ RULE = "torch.device_left"
     "text",
     [
         "names = 'cuda:0,cuda:1'.split(',')",
+        "for name in 'cpu cuda'.split(): pass",
         "setattr(state, 'device', 'cuda' if n else 'cpu')",
         "KINDS = ('cuda', 'cpu')",
     ],

@@ -82,6 +82,7 @@ def test_a_library_of_the_system_is_left_alone(text: str) -> None:
         "ctypes.WinDLL('cudart64_110.dll')\n",
         "ctypes.util.find_library('cudart')\n",
         "FFI().dlopen('libcuda.so.1')\n",
+        "name = '/usr/local/cuda/lib64/libcudart.so.%s'\n",
     ],
 )
 def test_a_library_of_nvidia_needs_manual_review(text: str, to: str) -> None:
@@ -96,3 +97,8 @@ def test_a_library_that_is_loaded_by_its_path_is_unresolved() -> None:
 
 def test_a_command_that_runs_nvcc_needs_manual_review() -> None:
     check_says("kernels", "import os, torch\nos.system('nvcc -o ops ops.cu')\n", "manual", "Ascend C")
+
+
+def test_cuda_code_in_a_string_needs_manual_review() -> None:
+    source = 'import torch\nSOURCE = r"""\nextern "C" __global__ void scale(float* x) {}\n"""\n'
+    check_says("kernels", source, "manual", "this CUDA C++ code")

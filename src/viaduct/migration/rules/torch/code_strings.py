@@ -1,13 +1,14 @@
-"""Report code for CUDA within strings, and code that the file does not show.
+"""Report code and settings for CUDA within strings, and code that the file does not show.
 
     import torch
     model = torch.nn.Linear(2, 2)
     exec("model.cuda()")
 
-Code in a string is not migrated. A string needs manual review if it is Python code that uses CUDA (also in a command
-`python -c`), wherever it is, and if it mentions CUDA or NCCL and is given to a function that runs code: exec, eval,
-compile, timeit, torch's benchmark timer. The code of `exec(text)` is unresolved if the file does not show the text;
-`eval(text)` then gets advice. Messages and docstrings are not reported.
+Text in a string is not migrated. A string needs manual review if it is Python code that uses CUDA (also in a command
+`python -c`) or has a setting such as `device: cuda`, wherever it is, and if it mentions CUDA or NCCL and is given to a
+function that runs code: exec, eval, compile, timeit, torch's benchmark timer. The code of `exec(text)` is unresolved if
+the file does not show the text; `eval(text)`, and exec in setup.py, then gets advice. Messages and docstrings are not
+reported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from textwrap import dedent
 
 from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import argument_values, bindings_of, is_reported, literal_text, plain_name
-from viaduct.migration.predicates import is_in_torch_program
+from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
 from viaduct.migration.rules.torch._messages import is_prose
 
@@ -32,18 +33,20 @@ RUNNING_FUNCTIONS = (
     *(f"timeit.{name}" for name in ("timeit", "repeat", "Timer")),
     *("torch.utils.benchmark.Timer", "torch.utils.benchmark.utils.timer.Timer", "cProfile.run", "cProfile.runctx"),
 )
+INSTALLATION_FILES = ("setup.py", "conf.py")  # they usually run a file with the version number
 CUDA_OR_NCCL = re.compile(r"cuda|nccl", re.IGNORECASE)
 CUDA_CODE = re.compile(r"\.cuda\b|\.is_cuda\b|\b(?:import|from)\s+(?:pycuda|cupy)\b|[\"'](?:cuda(?::\d+)?|nccl)[\"']")
 NAME = re.compile(r"[\w.]+")  # `model.cuda` is a name rather than code
+SETTING = re.compile(r"^\s*[\w.]*(?:device|backend)\w*\s*[:=]\s*(?:cuda(?::\d+)?|nccl)\s*$", re.MULTILINE)  # YAML, INI
 PYTHON_COMMAND = re.compile(r"\bpython[\d.]*\s+-c\b")  # a shell command with Python code
 CUDA_IN_TEXT: tuple[Bilingual, Bilingual] = (  # a message for one card, and one for `--to any`
     (
-        "this string is code for CUDA, and code in strings is not migrated: write it for the {card.title}",
-        "此字符串是 CUDA 代码,而字符串中的代码不会被迁移:请按 {card.title} 改写",
+        "this string has code or settings for CUDA, and strings are not migrated: write it for the {card.title}",
+        "此字符串含 CUDA 代码或设置,而字符串不会被迁移:请按 {card.title} 改写",
     ),
     (
-        "this string is code for CUDA, and code in strings is not migrated: write it for every card",
-        "此字符串是 CUDA 代码,而字符串中的代码不会被迁移:请改写为适用于各种加速卡",
+        "this string has code or settings for CUDA, and strings are not migrated: write it for every card",
+        "此字符串含 CUDA 代码或设置,而字符串不会被迁移:请改写为适用于各种加速卡",
     ),
 )
 HIDDEN_CODE: Bilingual = (
@@ -54,9 +57,10 @@ HIDDEN_CODE: Bilingual = (
 
 @rule.node(ast.Constant, ast.JoinedStr, only_if_file_contains=("cuda", "nccl"))
 def report_code(site: Site) -> None:
-    """Report a string that is Python code for CUDA, on a line without a finding about it."""
+    """Report a string that is Python code for CUDA or has settings for it, on a line without a finding."""
     text = read_text(site.node)
-    if not CUDA_CODE.search(text) or not (is_python(text) or PYTHON_COMMAND.search(text)):
+    is_code = CUDA_CODE.search(text) and (is_python(text) or PYTHON_COMMAND.search(text))
+    if not is_code and not SETTING.search(text):
         return
     is_assigned = isinstance(site.source.parents[site.node], ast.Assign)
     if NAME.fullmatch(text) and not (text.startswith("torch.cuda") and is_assigned):
@@ -81,11 +85,13 @@ def check_code(site: Site) -> None:
     """Report the code that a call runs if it mentions CUDA, or if the file does not show it."""
     if not is_in_torch_program(site) or is_reported(site):
         return
-    texts = [read_text(site.values.assigned_value(value)) for value in argument_values(site.node)]
-    if any(CUDA_OR_NCCL.search(text) for text in texts):
+    values = [site.values.assigned_value(value) for value in argument_values(site.node)]
+    if any(CUDA_OR_NCCL.search(literal_text(node)) for value in values for node in ast.walk(value)):
         site.request_review(*site.target.select_message(*CUDA_IN_TEXT))
     elif site.node.args and not is_shown(site, site.node.args[0]):
-        add_finding = site.report_unresolved if plain_name(site.node.func) == "exec" else site.advise
+        runs_statements = plain_name(site.node.func) == "exec" or is_literal_in(site.argument("mode", 2), "exec")
+        is_for_installation = site.file.path.rpartition("/")[2] in INSTALLATION_FILES
+        add_finding = site.report_unresolved if runs_statements and not is_for_installation else site.advise
         add_finding(*HIDDEN_CODE, risk="low")
 
 

@@ -72,6 +72,11 @@ CUDA_ONLY = (
     *("catalyst.dl.SupervisedRunner", "catalyst.utils.get_device", "catalyst.dl.utils.get_device"),
     *("spacy.require_gpu", "spacy.prefer_gpu"),
 )
+# Names of other libraries that work with CUDA only.
+ON_CUDA_ONLY = (
+    *("cv2.cuda.*", "cv2.cuda_GpuMat", "cv2.dnn.DNN_BACKEND_CUDA", "cv2.dnn.DNN_TARGET_CUDA", "decord.gpu"),
+    *(f"faiss.{name}" for name in ("StandardGpuResources", "index_cpu_to_gpu", "index_cpu_to_all_gpus")),
+)
 DEVICE_SETTINGS = {"fastai": "default_device", "flair": "flair.device"}
 """Library whose default device is CUDA, or the CPU without it -> function or variable that sets another one."""
 CUDA_OR_HOST: Bilingual = ("CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)")
@@ -99,6 +104,12 @@ def report_choosing_call(site: Site) -> None:
     """Report the first use of a function in a file."""
     if mark_once(site, "choice", site.name):
         report_choice(site, *CUDA_OR_HOST)
+
+
+@rule.use(*ON_CUDA_ONLY)
+def report_cuda_only(site: Site) -> None:
+    if mark_once(site, "choice", site.name):
+        report_choice(site, "CUDA", "CUDA")
 
 
 @rule.call("detectron2.config.get_cfg", "detectron2.config.config.get_cfg")
@@ -167,11 +178,14 @@ def is_without_prefetcher(site: Site) -> bool:
 
 
 def is_of_foreign_library(site: Site, name: str) -> bool:
-    """Return False for functions of torch, Python, this project, libraries with other devices, and settings classes."""
+    """Return False for functions of torch, Python, this project, libraries with other devices, and settings classes.
+
+    ray starts the processes that train, so its `num_gpus` counts.
+    """
     root = name.partition(".")[0]
     own = {site.file.names.module.partition(".")[0], *site.file.project.own_module_names}
     is_excluded = root in {"torch", *sys.stdlib_module_names, *own} or name in SETTINGS_CLASSES
-    return "." in name and not is_excluded and not is_of_other_library(name)
+    return "." in name and not is_excluded and (root == "ray" or not is_of_other_library(name))
 
 
 def roots_of(statement: ast.Import | ast.ImportFrom) -> set[str]:

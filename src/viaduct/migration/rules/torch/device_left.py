@@ -28,10 +28,13 @@ rule = Rule(
     runs_last=True,
 )
 
-DEVICES_TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")  # "cuda", "cuda:0,cuda:1"
+OTHERS = r"(?:cpu|mps|meta)"
+DEVICES_TEXT = re.compile(
+    rf"(?:{OTHERS}[,\s]+)*cuda(?::\d*)?(?:[,\s]+(?:cuda(?::\d+)?|{OTHERS}))*"
+)  # "cuda:0,cuda:1", "cpu cuda"
 
 
-@rule.node(ast.Constant, only_if_file_contains=('"cuda', "'cuda"))
+@rule.node(ast.Constant, only_if_file_contains=("cuda",))
 def report_text(site: Site) -> None:
     """Report a string that looks like a CUDA device, unless the code around it explains it."""
     value = site.node.value

@@ -1,11 +1,14 @@
 """Report CUDA kernels that the project builds.
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. Kernels must be rewritten, in Ascend C for the NPU and
-in BANG C for the MLU, or replaced by operators of PyTorch. An import of a compiled module (`import correlation_cuda`)
-is reported too, unless it is in a `try` with a handler, and so are one of NVIDIA's libraries that is named
-(`libcudart.so`), a library of operators that `torch.ops.load_library` loads, since its name does not show its devices,
-and a command that runs nvcc. Another library that ctypes or cffi loads by its path is unresolved. A pure C++ extension,
-which has to be built on the target, gets advice.
+in BANG C for the MLU, or replaced by operators of PyTorch. These need manual review too:
+
+- an import of a compiled module (`import correlation_cuda`), unless it is in a `try` with a handler;
+- a library of operators that `torch.ops.load_library` loads, since its name does not show its devices;
+- the name of one of NVIDIA's libraries (`libcudart.so`), a command that runs nvcc, CUDA C++ code in a string.
+
+Another library that ctypes or cffi loads by its path is unresolved. A pure C++ extension, which has to be built on the
+target, gets advice.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ NVIDIA_NAMES = (
     r"|nvidia-ml|nvToolsExt|nvJitLink|nvinfer|nvjpeg|nvonnxparser|nppi?c?|nvshmem_host|cutensor)(?:[-_][\w.]+?)?"
 )
 NVIDIA_LIBRARY = re.compile(
-    rf"(?:.*[/\\])?(?:lib{NVIDIA_NAMES}\.(?:so|dylib)(?:\.[\d.*]+)?\*?|{NVIDIA_NAMES}(?:\d[\w.]*)?\.dll)"
+    rf"(?:.*[/\\])?(?:lib{NVIDIA_NAMES}\.(?:so|dylib)(?:\.[\w.*%{{}}]+)?\*?|{NVIDIA_NAMES}(?:\d[\w.]*)?\.dll)"
 )
-LIBRARY_TEXTS = (".so", ".dll", ".dylib", "find_library", "ctypes", "dlopen", "nvcc")
+LIBRARY_TEXTS = (".so", ".dll", ".dylib", "find_library", "ctypes", "dlopen", "nvcc", "__global__")
 NVCC = re.compile(r"(?:.*/)?nvcc(?:\s.*)?", re.DOTALL)
 COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
 
@@ -75,7 +78,7 @@ def report_library(site: Site) -> None:
 
 @rule.node(ast.Constant, only_if_file_contains=LIBRARY_TEXTS)
 def report_named_library(site: Site) -> None:
-    """Report the name of one of NVIDIA's libraries, and a command that runs nvcc, outside messages."""
+    """Report the name of one of NVIDIA's libraries, a command that runs nvcc and CUDA C++ code, outside messages."""
     text = literal_text(site.node)
     if is_prose(site.source, site.node) or not is_in_torch_program(site):
         return
@@ -83,6 +86,8 @@ def report_named_library(site: Site) -> None:
         report_nvidia_library(site, text)
     elif NVCC.fullmatch(text):
         report_kernel(site, "what nvcc builds")
+    elif "__global__ void" in text:
+        report_kernel(site, "this CUDA C++ code")
 
 
 @rule.call(*LIBRARY_LOADERS)
