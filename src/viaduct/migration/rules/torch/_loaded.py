@@ -49,7 +49,7 @@ def find_device_variable(site: Site) -> str | None:
     module_bindings = names.scopes[site.source.tree].bindings
     for name in ("device", "DEVICE", "dev"):
         bindings = names.lookup(name, scope)
-        if bindings and all(isinstance(value, ast.expr) and is_device(site, value) for value in bindings):
+        if bindings and all(isinstance(value, ast.expr) and is_device_value(site, value) for value in bindings):
             last_line = max(value.lineno for value in bindings if isinstance(value, ast.expr))
             is_global_in_function = bindings is module_bindings.get(name) and site.source.function_around(site.node)
             if is_global_in_function or last_line < site.node.lineno:
@@ -57,12 +57,12 @@ def find_device_variable(site: Site) -> str | None:
     return None
 
 
-def is_device(site: Site, value: ast.expr) -> bool:
+def is_device_value(site: Site, value: ast.expr) -> bool:
     """Return True for `torch.device(…)`, a function of torch that returns a device, or any string, in all branches."""
     if isinstance(value, ast.IfExp):
-        return is_device(site, value.body) and is_device(site, value.orelse)
+        return is_device_value(site, value.body) and is_device_value(site, value.orelse)
     if isinstance(value, ast.BoolOp):
-        return all(is_device(site, part) for part in value.values)
+        return all(is_device_value(site, part) for part in value.values)
     if isinstance(value, ast.Call):
         return site.qualified_name(value.func) in DEVICE_CALLS
     return is_string(value)

@@ -130,10 +130,10 @@ def is_move(call: ast.Call) -> bool:
     if method in DEVICE_TYPES:  # .cuda(), .npu(), .mlu()
         return True
     devices = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
-    return method == "to" and any(is_device(device) for device in devices)
+    return method == "to" and any(map(mentions_card, devices))
 
 
-def is_device(value: ast.expr) -> bool:
+def mentions_card(value: ast.expr) -> bool:
     """Return True for an expression with one of CARD_WORDS in its text."""
     text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
     return isinstance(text, str) and any(word in text.lower() for word in CARD_WORDS) and not is_cpu(value)

@@ -69,11 +69,6 @@ def report_code(site: Site) -> None:
         site.request_review(*site.target.select_message(*CUDA_IN_TEXT))
 
 
-@rule.call(*RUNNING_FUNCTIONS)
-def report_timed_code(site: Site) -> None:
-    check_code(site)
-
-
 @rule.node(ast.Call, only_if_file_contains=RUNNING_BUILTINS)
 def report_run_code(site: Site) -> None:
     """Report code that exec, eval or compile gets, unless the file binds that name itself."""
@@ -81,6 +76,7 @@ def report_run_code(site: Site) -> None:
         check_code(site)
 
 
+@rule.call(*RUNNING_FUNCTIONS)
 def check_code(site: Site) -> None:
     """Report the code that a call runs if it mentions CUDA, or if the file does not show it."""
     if not is_in_torch_program(site) or is_reported(site):

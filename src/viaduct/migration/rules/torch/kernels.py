@@ -60,11 +60,6 @@ def report_load(site: Site) -> None:
         advise_rebuild(site)
 
 
-@rule.call(f"{CPP_EXTENSION}.CppExtension")
-def advise_extension(site: Site) -> None:
-    advise_rebuild(site)
-
-
 @rule.call("torch.ops.load_library", "torch.classes.load_library")
 def report_library(site: Site) -> None:
     """Report a library of compiled operators, which may have kernels for CUDA only."""
@@ -91,21 +86,14 @@ def report_named_library(site: Site) -> None:
 
 
 @rule.call(*LIBRARY_LOADERS)
-def report_loaded_library(site: Site) -> None:
-    check_library(site, site.argument("name", 0) or site.argument("libname", 0))
-
-
-@rule.method("dlopen")
-def report_cffi_library(site: Site) -> None:
-    check_library(site, site.argument("name", 0))
-
-
-def check_library(site: Site, name: ast.expr | None) -> None:
+@rule.method("dlopen")  # of cffi
+def check_library(site: Site) -> None:
     """Report a library of NVIDIA that is named without `lib` and `.so`, and a library whose name is a path or unknown.
 
     A complete name of an NVIDIA library is reported where the string is. A library of the system, such as `libc.so.6`,
     is not reported.
     """
+    name = site.argument("name", 0) or site.argument("libname", 0)
     value = site.values.assigned_value(name) if name is not None else None
     text = literal_text(value)
     if not is_in_torch_program(site) or is_none_or_absent(value) or NVIDIA_LIBRARY.fullmatch(text):
@@ -160,6 +148,7 @@ def report_kernel(site: Site, name: str) -> None:
     site.request_review(f"{name} is compiled for CUDA: {english}", zh=f"{name} 为 CUDA 编译:{chinese}", risk="high")
 
 
+@rule.call(f"{CPP_EXTENSION}.CppExtension")
 def advise_rebuild(site: Site) -> None:
     site.advise(
         "a pure C++ extension: build it on the target; it works there if it only calls PyTorch's operators",
