@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import sys
 
-from viaduct.cards.limits import Bilingual
 from viaduct.migration.lookups import imported_names, is_reported, mark_once
 from viaduct.migration.predicates import is_constant, is_in_annotation, is_in_instance_check, is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
@@ -62,9 +61,8 @@ HOST_WITHOUT_CUDA = {
     "whisper.load_model": ("device", 1),
     **{f"composer.{module}Trainer": ("device", -1) for module in ("", "trainer.")},
 }
-# Calls that choose CUDA, or the CPU without it, and have no parameter for the device; `ultralytics.YOLO` is the model,
-# whose methods take a device.
-CUDA_ONLY = (
+# Calls with the same choice and without a parameter for the device, which methods of ultralytics' models take.
+CALLS_WITHOUT_PARAMETER = (
     *(f"ignite.distributed.{module}{name}" for module in ("", "auto.") for name in ("auto_model", "auto_dataloader")),
     *("ignite.distributed.device", "ignite.distributed.utils.device"),
     *(f"ultralytics.{name}" for name in ("YOLO", "YOLOWorld", "YOLOE", "RTDETR", "SAM", "FastSAM", "NAS")),
@@ -73,67 +71,57 @@ CUDA_ONLY = (
     *("spacy.require_gpu", "spacy.prefer_gpu"),
 )
 # Names of other libraries that work with CUDA only.
-ON_CUDA_ONLY = (
+CUDA_FEATURES = (
     *("cv2.cuda.*", "cv2.cuda_GpuMat", "cv2.dnn.DNN_BACKEND_CUDA", "cv2.dnn.DNN_TARGET_CUDA", "decord.gpu"),
     *(f"faiss.{name}" for name in ("StandardGpuResources", "index_cpu_to_gpu", "index_cpu_to_all_gpus")),
 )
+# Library with the same choice -> function or variable that sets another device.
 DEVICE_SETTINGS = {"fastai": "default_device", "flair": "flair.device"}
-"""Library whose default device is CUDA, or the CPU without it -> function or variable that sets another one."""
-CUDA_OR_HOST: Bilingual = ("CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)")
+FALLING_BACK = {*HOST_WITHOUT_CUDA, *CALLS_WITHOUT_PARAMETER, *DEVICE_SETTINGS}
+# Call -> setting that would choose another device, and the text by which a file shows that it sets it.
+SETTINGS = {
+    "detectron2.config.get_cfg": ("MODEL.DEVICE", "MODEL.DEVICE"),
+    "detectron2.config.config.get_cfg": ("MODEL.DEVICE", "MODEL.DEVICE"),
+    "timm.utils.init_distributed_device": ("args.device", "--device"),
+    "timm.utils.distributed.init_distributed_device": ("args.device", "--device"),
+}
 CUDA_SWITCHES = ("use_gpu", "use_cuda", "gpu", "cuda", "gpus", "gpu_id", "gpu_ids", "use_gpus", "num_gpus", "n_gpus")
 OFF = (False, None, 0, -1, "", "0")  # values with which a switch leaves CUDA alone
 
 
-@rule.use(*CUDA_DEFAULTS)
+@rule.use(*CUDA_DEFAULTS, *HOST_WITHOUT_CUDA)
 def report_default(site: Site) -> None:
     """Report a call without the argument that replaces the default device, and a function that is passed on."""
-    parameter, position = CUDA_DEFAULTS[site.name]
+    parameter, position = (CUDA_DEFAULTS | HOST_WITHOUT_CUDA)[site.name]
     if lacks_argument(site, parameter, position) and not is_without_prefetcher(site):
-        report_choice(site, "CUDA", "CUDA", parameter)
+        report_choice(site, parameter)
 
 
-@rule.use(*HOST_WITHOUT_CUDA)
-def report_fallback(site: Site) -> None:
-    parameter, position = HOST_WITHOUT_CUDA[site.name]
-    if lacks_argument(site, parameter, position):
-        report_choice(site, *CUDA_OR_HOST, parameter)
-
-
-@rule.use(*CUDA_ONLY)
-def report_choosing_call(site: Site) -> None:
-    """Report the first use of a function in a file."""
+@rule.use(*CALLS_WITHOUT_PARAMETER, *CUDA_FEATURES)
+def report_first_use(site: Site) -> None:
+    """Report the first use of a name in a file."""
     if mark_once(site, "choice", site.name):
-        report_choice(site, *CUDA_OR_HOST)
+        report_choice(site)
 
 
-@rule.use(*ON_CUDA_ONLY)
-def report_cuda_only(site: Site) -> None:
-    if mark_once(site, "choice", site.name):
-        report_choice(site, "CUDA", "CUDA")
-
-
-@rule.call("detectron2.config.get_cfg", "detectron2.config.config.get_cfg")
-def report_detectron_config(site: Site) -> None:
-    """Report a config of detectron2 in a file that does not set its MODEL.DEVICE, which is "cuda"."""
-    if "MODEL.DEVICE" not in site.source.text:
-        report_choice(site, "CUDA", "CUDA", "MODEL.DEVICE")
-
-
-@rule.call("timm.utils.init_distributed_device", "timm.utils.distributed.init_distributed_device")
-def report_timm_start(site: Site) -> None:
-    """Report timm's start of ranks in a file without an option `--device`, whose default is "cuda"."""
-    if "--device" not in site.source.text:
-        report_choice(site, "CUDA", "CUDA", "args.device")
+@rule.call(*SETTINGS)
+def report_missing_setting(site: Site) -> None:
+    setting, text = SETTINGS[site.name]
+    if text not in site.source.text:
+        report_choice(site, setting)
 
 
 @rule.node(ast.Import, ast.ImportFrom, only_if_file_contains=DEVICE_SETTINGS)
 def report_library(site: Site) -> None:
     """Report the first import of a library with a default device, in a file that does not mention its setting."""
     for library, setting in DEVICE_SETTINGS.items():
-        first = next((node for node in site.source.imports if library in roots_of(node)), None)
-        if first is site.node and setting not in site.source.text:
-            named = Site(rule, site.file, site.node, library)
-            report_choice(named, *CUDA_OR_HOST, setting)
+        imports = [
+            node
+            for node in site.source.imports
+            if any(f"{name}.".startswith(f"{library}.") for name in imported_names(node))
+        ]
+        if imports[:1] == [site.node] and setting not in site.source.text:
+            report_choice(Site(rule, site.file, site.node, library), setting)
 
 
 @rule.node(ast.keyword, only_if_file_contains=CUDA_SWITCHES)
@@ -188,19 +176,18 @@ def is_of_foreign_library(site: Site, name: str) -> bool:
     return "." in name and not is_excluded and (root == "ray" or not is_of_other_library(name))
 
 
-def roots_of(statement: ast.Import | ast.ImportFrom) -> set[str]:
-    return {name.partition(".")[0] for name in imported_names(statement)}
-
-
-def report_choice(site: Site, choice: str, choice_zh: str, parameter: str = "") -> None:
-    """Report a call that chooses CUDA; `parameter` is the argument or setting that would choose another device."""
+def report_choice(site: Site, parameter: str = "") -> None:
+    """Report a name that chooses CUDA; `parameter` is the argument or setting that would choose another device."""
     if site.name.partition(".")[0] in site.file.project.own_module_names:
         return  # the library belongs to the project: its files are migrated
+    choice, zh = "CUDA", "CUDA"
+    if site.name in FALLING_BACK:
+        choice, zh = "CUDA, or the CPU if there is none", "CUDA(没有时为 CPU)"
     names, last = " and ".join(card.title for card in site.cards), site.name.rpartition(".")[2]
     remedy = f"set {parameter}, if this release accepts the device" if parameter else "see what this release supports"
     remedy_zh = f"请设置 {parameter}(若所用版本支持该设备)" if parameter else "请确认所用版本的支持情况"
     site.request_review(
         f"{last} chooses {choice}: for the {names} {remedy}",
-        zh=f"{last} 选择 {choice_zh}:对于 {names},{remedy_zh}",
+        zh=f"{last} 选择 {zh}:对于 {names},{remedy_zh}",
         risk="high",
     )
