@@ -37,10 +37,13 @@ def render_npu_optimizer(site: Site, config: str, at: ast.AST) -> list[str]:
 class ConfigVariable:
     """Variable or attribute of self that may hold a config, with its assignments."""
 
-    text: str  # "config", "self.config"
     parts: tuple[str, ...]  # ("config",), ("self", "config")
     assignments: list[ast.stmt]
     values: list[ast.expr]  # the value of each assignment
+
+    @property
+    def text(self) -> str:
+        return ".".join(self.parts)
 
 
 def find_config_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
@@ -53,11 +56,11 @@ def find_config_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
         values = [binding for binding in bindings if isinstance(binding, ast.expr)]
         if not bindings or len(values) != len(bindings):
             return None
-        return ConfigVariable(node.id, (node.id,), [site.source.statement_around(value) for value in values], values)
+        return ConfigVariable((node.id,), [site.source.statement_around(value) for value in values], values)
     if isinstance(node, ast.Attribute) and is_self_attribute(node):
         assignments = list(find_attribute_assignments(site, node))
         values = [assignment.value for assignment in assignments]
-        return ConfigVariable(site.text_of(node), ("self", node.attr), list(assignments), values)
+        return ConfigVariable(("self", node.attr), list(assignments), values)
     return None
 
 

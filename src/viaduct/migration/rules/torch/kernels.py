@@ -75,14 +75,15 @@ def report_library(site: Site) -> None:
 def report_named_library(site: Site) -> None:
     """Report the name of one of NVIDIA's libraries, a command that runs nvcc and CUDA C++ code, outside messages."""
     text = literal_text(site.node)
+    is_library, is_command = NVIDIA_LIBRARY.fullmatch(text), NVCC.fullmatch(text)
+    if not (is_library or is_command or "__global__ void" in text):
+        return
     if is_prose(site.source, site.node) or not is_in_torch_program(site):
         return
-    if NVIDIA_LIBRARY.fullmatch(text):
+    if is_library:
         report_nvidia_library(site, text)
-    elif NVCC.fullmatch(text):
-        report_kernel(site, "what nvcc builds")
-    elif "__global__ void" in text:
-        report_kernel(site, "this CUDA C++ code")
+    else:
+        report_kernel(site, "what nvcc builds" if is_command else "this CUDA C++ code")
 
 
 @rule.call(*LIBRARY_LOADERS)

@@ -63,8 +63,6 @@ def name_in_plugin(name: str) -> str | None:
 def rename_profiler(site: Site) -> None:
     """Replace the activity CUDA, and for the NPU also the module in names such as `torch.profiler.profile`."""
     if site.target.is_any_card:
-        if site.name == ACTIVITY:
-            take_activity_from_helper(site)
         return
     node = site.name_node
     old = dotted_name(node)
@@ -73,17 +71,11 @@ def rename_profiler(site: Site) -> None:
         site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")
 
 
-@rule.reference("torch.autograd.ProfilerActivity.CUDA")
-def replace_older_activity(site: Site) -> None:
-    """Replace the activity CUDA of torch.autograd with `--to any`."""
-    if site.target.is_any_card:
-        take_activity_from_helper(site)
-
-
+@rule.reference(ACTIVITY, "torch.autograd.ProfilerActivity.CUDA")
 def take_activity_from_helper(site: Site) -> None:
-    """Replace the activity CUDA by `accelerator.activity()`; an activity in a comparison stays."""
+    """With `--to any` replace the activity CUDA by `accelerator.activity()`; an activity in a comparison stays."""
     parent = site.source.parents.get(site.node)
-    if isinstance(site.node, ast.Call) or not site.is_editable or isinstance(parent, ast.Compare):
+    if not site.target.is_any_card or not site.is_editable or isinstance(parent, ast.Compare):
         return
     site.rename(f"{import_helper(site)}.activity()")
     site.report_change("the activity is that of the available card", zh="性能分析活动取决于现有的加速卡")
