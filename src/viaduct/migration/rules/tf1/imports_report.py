@@ -21,15 +21,13 @@ rule = Rule(
     runs_last=True,
 )
 
+TENSORRT = ("tensorrt", "tensorflow.python.compiler.tensorrt", "tensorflow.contrib.tensorrt")
 ALTERNATIVES = {
-    "cupy": ("use numpy on the host for its arrays", "GPU 数组库:请在 host 侧使用 numpy"),
-    "cupyx": ("use numpy on the host for its arrays", "GPU 数组库:请在 host 侧使用 numpy"),
+    **dict.fromkeys(("cupy", "cupyx"), ("use numpy on the host for its arrays", "GPU 数组库:请在 host 侧使用 numpy")),
+    **dict.fromkeys(TENSORRT, ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎")),
+    "pycuda": ("it runs CUDA kernels; use TensorFlow's operators", "运行 CUDA 核函数:请使用 TensorFlow 算子"),
     "pynvml": ("it queries NVIDIA's driver; use the accelerator's own tools", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
     "nvidia.dali": ("read and decode with tf.data instead", "在 GPU 上读取与解码:请使用 tf.data"),
-    "tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
-    "pycuda": ("it runs CUDA kernels; use TensorFlow's operators", "运行 CUDA 核函数:请使用 TensorFlow 算子"),
-    "tensorflow.python.compiler.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
-    "tensorflow.contrib.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
     "mpi4py": (f"ranks come from the rank table and {NPU.backend}", f"rank 由 rank table 与 {NPU.backend} 提供"),
 }
 PACKAGE_TEXTS = ("cupy", "pynvml", "nvidia", "tensorrt", "pycuda", "mpi4py")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import dotted_name, mark_once
 from viaduct.migration.rule import Site
 
@@ -91,9 +92,11 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
     return True
 
 
-def import_torch(site: Site) -> str:
-    """Return the file's name of torch; request `import torch` if the file imports only a part of torch."""
-    local_name = site.file.names.local_name("torch")
-    if local_name is None:
+def replace_setting(site: Site, old: str, new: str, risk: Risk) -> None:
+    """Replace a setting of torch, the site's node, by the card's; request `import torch` if the file lacks it."""
+    torch = site.file.names.local_name("torch")
+    if torch is None:  # the file imports only a part: `import torch.backends.cudnn as cudnn`
         site.file.request_import("torch", "torch")
-    return local_name or "torch"
+    site.target.require_plugin(site)
+    if replace_dotted_name(site, site.node, dotted_name(site.node), new.replace("torch", torch or "torch", 1)):
+        site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}", risk=risk)

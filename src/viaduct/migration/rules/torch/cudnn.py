@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
-from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
+from viaduct.migration.rules.torch._dotted_names import replace_setting
 
 rule = Rule(__name__, spec_rows=("P19", "6"), category="advice", targets=ALL_CARDS)
 
@@ -41,15 +40,8 @@ def advise_flag(site: Site) -> None:
         return
     flag = name[len(CUDNN) + 1 :]
     if flag == "enabled" and site.options.to == "mlu":
-        replace_switch(site)
+        replace_setting(site, name, "torch.backends.mlufusion.enabled", risk="low")
     elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
         english, chinese = DETERMINISM if flag == "deterministic" else NO_EFFECT
         title = site.target.card.title
         site.advise(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
-
-
-def replace_switch(site: Site) -> None:
-    torch = import_torch(site)
-    site.target.require_plugin(site)
-    if replace_dotted_name(site, site.node, dotted_name(site.node), f"{torch}.backends.mlufusion.enabled"):
-        site.report_change("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

@@ -16,21 +16,15 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import TF32_SWITCHES
-from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
-from viaduct.migration.rules.torch._dotted_names import import_torch, replace_dotted_name
+from viaduct.migration.rules.torch._dotted_names import replace_setting
 
 rule = Rule(__name__, spec_rows=("P19", "6"), category="advice", targets=ALL_CARDS)
 
 
 @rule.node(ast.Attribute, only_if_file_contains=("allow_tf32",))
 def replace_switch(site: Site) -> None:
-    """Replace the switch; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified_name(site.node) or ""
     new = TF32_SWITCHES[site.target.card.name].get(name)
-    if new is None:
-        return
-    torch = import_torch(site)
-    site.target.require_plugin(site)
-    if replace_dotted_name(site, site.node, dotted_name(site.node), new.replace("torch.", f"{torch}.", 1)):
-        site.report_change(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")
+    if new is not None:
+        replace_setting(site, name, new, risk="medium")
