@@ -93,6 +93,8 @@ def test_a_library_that_is_loaded_by_its_path_is_unresolved() -> None:
     head = "import ctypes\nimport torch\n"
     check_says("kernels", f"{head}ctypes.CDLL('./build/libops.so')\n", "unresolved", "was not searched")
     check_says("kernels", f"{head}ctypes.CDLL(path)\n", "unresolved", "was not searched")
+    numpy = "import numpy as np\nnp.ctypeslib.load_library('ops', '.')\n"
+    check_says("kernels", head + numpy, "unresolved", "was not searched")
 
 
 def test_a_command_that_runs_nvcc_needs_manual_review() -> None:

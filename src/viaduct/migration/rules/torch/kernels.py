@@ -110,7 +110,12 @@ def check_library(site: Site) -> None:
 
 
 def is_system_library(site: Site, value: ast.AST | None, text: str) -> bool:
-    """Return True for a library that is named without a folder, or that find_library finds."""
+    """Return True for a library that is named without a folder, or that find_library finds.
+
+    numpy's load_library takes the folder as another argument.
+    """
+    if site.name == "numpy.ctypeslib.load_library":
+        return False
     is_found = isinstance(value, ast.Call) and site.qualified_name(value.func) == "ctypes.util.find_library"
     return is_found or (bool(text) and "/" not in text and "\\" not in text)
 
