@@ -58,3 +58,23 @@ def test_excluded_files_are_reported_beside_the_verdict(tmp_path: Path) -> None:
     files = {"train.py": "import torch\nx = torch.ones(2)\n", "old.py": "import torch\nx = torch.ones(2).cuda()\n"}
     summary = migrate_files(tmp_path, files, exclude=("old.py",))
     assert headline(summary).startswith("nothing to change: 1 file excluded; ")
+
+
+def test_known_packages_and_own_modules_are_not_named_as_unanalysed(tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    files = {
+        "train.py": "import os, torch\nimport numpy as np\nfrom PIL import Image\nfrom torchvision import models\n"
+        "import torch_npu, nvidia.dali\nfrom nets import vgg\nfrom helper import make\n",
+        "helper.py": "from tqdm import tqdm\n",
+        "nets/__init__.py": "",
+        "nets/vgg.py": "import torch\nfrom .parts import Block\nfrom ..helper import make\n",
+        "nets/parts.py": "from torch import nn\nclass Block(nn.Module):\n    pass\n",
+    }
+    assert not [reason for reason in migrate_files(tmp_path, files).reasons if "imported packages" in reason]
+
+
+def test_packages_that_were_not_analysed_are_named_beside_the_verdict(tmp_path: Path) -> None:
+    text = "import torch\nfrom homura.trainers import SupervisedTrainer\nimport chika as config\n"
+    summary = migrate_files(tmp_path, {"train.py": text, "plain.py": "import mytrainer.loop\n"})
+    assert summary.verdict == "nothing to change"
+    assert summary.reasons[0] == "the code of imported packages was not analysed: chika, homura, mytrainer"

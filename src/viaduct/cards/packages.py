@@ -55,6 +55,25 @@ MMCV: Bilingual = (
 ARRAYS: Bilingual = ("arrays and kernels on the card", "GPU 数组与核函数")
 KERNELS: Bilingual = ("CUDA kernels of its own", "自带 CUDA 核函数")
 
+HOST_PACKAGES = {
+    "absl", "addict", "aim", "albumentations", "attr", "attrs", "av", "boto3", "botocore", "cachetools", "captum",
+    "certifi", "clearml", "click", "cloudpickle", "colorama", "colorlog", "comet_ml", "configargparse",
+    "cryptography", "cv2", "cycler", "dacite", "datasets", "dateutil", "deepdish", "dill", "distutils", "docker",
+    "docopt", "docutils", "easydict", "einops", "etils", "evaluate", "fastcore", "fastprogress", "filelock", "fire",
+    "fsspec", "ftfy", "future", "fvcore", "gdown", "gflags", "gin", "git", "google", "graphviz", "gym", "gymnasium",
+    "h5py", "huggingface_hub", "hydra", "hyperopt", "imageio", "imgaug", "imghdr", "imp", "importlib_metadata",
+    "iopath", "ipdb", "IPython", "ipywidgets", "joblib", "jsonargparse", "jsonlines", "lmdb", "logbook", "loguru",
+    "lxml", "matplotlib", "ml_collections", "mlflow", "moviepy", "mpl_toolkits", "msgpack", "neptune", "nltk", "nose",
+    "numpy", "omegaconf", "onnx", "optuna", "orjson", "packaging", "pandas", "parameterized", "pathos", "PIL", "pip",
+    "pkg_resources", "plotly", "portalocker", "prettytable", "progress", "progressbar", "psutil", "pyarrow",
+    "pycocotools", "pydantic", "pydicom", "pydot", "pygments", "pympler", "pytest", "pytz", "randaugment", "regex",
+    "requests", "rich", "ruamel", "sacred", "safetensors", "scipy", "seaborn", "sentencepiece", "setproctitle",
+    "setuptools", "simplejpeg", "simplejson", "six", "skimage", "sklearn", "sphinx", "statsmodels", "submitit",
+    "swanlab", "sympy", "tabulate", "tensorboard", "tensorboard_logger", "tensorboardX", "termcolor", "texttable",
+    "thop", "tifffile", "tokenizers", "toml", "tomli", "torchnet", "tqdm", "typer", "typing_extensions", "ujson",
+    "visdom", "wandb", "webdataset", "wget", "yacs", "yaml", "zarr", "zmq",
+}  # fmt: skip
+"""Modules of widely used packages that do not choose a device for a network."""
 PACKAGES = (
     Package(
         "triton",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from viaduct.cards import NPU
-from viaduct.migration.frameworks import PYTORCH_COMPANIONS
+from viaduct.cards.packages import HOST_PACKAGES, PACKAGES
+from viaduct.migration.frameworks import PYTORCH_COMPANIONS, PYTORCH_ROOTS, TENSORFLOW_ROOTS
 from viaduct.migration.project import Project
 from viaduct.migration.reexports import find_by_ending
 
@@ -23,6 +24,14 @@ LIBRARIES = {
     *PYTORCH_COMPANIONS,
 }  # fmt: skip
 """Top-level modules of libraries. A name in them is no file of the project, except one with exactly this name."""
+KNOWN_PACKAGES = {
+    *LIBRARIES,
+    *PYTORCH_ROOTS,
+    *TENSORFLOW_ROOTS,
+    *HOST_PACKAGES,
+    *(name.partition(".")[0] for package in PACKAGES for name in package.imports),
+}
+"""Packages that rules know, and packages that choose no device."""
 IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
     rb"|import[ \t]+([\w., \t]+))",
@@ -58,6 +67,20 @@ class Modules:
         """Return the files of these modules, without the importer itself."""
         files = (self.find(name, importer) for name in names)
         return {path for path in files if path is not None} - {importer}
+
+
+def list_other_packages(imports: Mapping[str, Iterable[str]], modules: Modules) -> set[str]:
+    """Return the packages that are imported but belong neither to the project nor to those that viaduct knows.
+
+    `imports`: file -> dotted names that it imports.
+    """
+    others = set()
+    for path, names in imports.items():
+        for name in names:
+            package = name.partition(".")[0]
+            if package not in KNOWN_PACKAGES and modules.find(name, path) is None:
+                others.add(package)
+    return others
 
 
 def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:

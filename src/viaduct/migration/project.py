@@ -42,6 +42,7 @@ class Project:
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imported_names: set[str] = field(default_factory=set)  # names that files without a framework import
+    other_packages: set[str] = field(default_factory=set)  # imported, not of the project, not known to viaduct
     own_module_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules re-export: reexports.py
     entry: str = ""  # the script of --entry
@@ -111,6 +112,7 @@ class Project:
             helpers=self.helpers,
             surveyed=self.surveyed,
             imports=self.imports,
+            other_packages=self.other_packages,
             device_options=self.device_options,
             backend_options=self.backend_options,
         )
@@ -138,7 +140,7 @@ class Project:
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Survey the files of a project, given as path and content."""
     from viaduct.migration.flow_survey import record_uses
-    from viaduct.migration.import_graph import Modules, scan_imports
+    from viaduct.migration.import_graph import Modules, list_other_packages, scan_imports
     from viaduct.migration.module_flow import record_module_flow
     from viaduct.migration.project_usage import record_usage
 
@@ -162,6 +164,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         record_classes(project, path, names)
     modules = Modules(imports)
     project.imports = {path: modules.find_all(item.modules, path) for path, item in imports.items()}
+    project.other_packages = list_other_packages({path: item.modules for path, item in imports.items()}, modules)
     project.importers = reverse_edges(project.imports)
     decide_frameworks(project, imports)
     parsed |= parse_users_of_reexports(project, plain, imports)
@@ -221,6 +224,7 @@ def merge_outlines(outlines: Iterable[Project]) -> Project:
         merged.torch_files |= outline.torch_files
         merged.frameworks |= outline.frameworks
         merged.surveyed |= outline.surveyed
+        merged.other_packages |= outline.other_packages
         for path, imported in outline.imports.items():
             merged.imports.setdefault(path, set()).update(imported)
         merged.device_options |= outline.device_options

@@ -79,6 +79,7 @@ class Outcome:
     seconds: float = 0.0
     entry: str = ""  # the script that is started; empty if that is not known
     frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
+    other_packages: list[str] = field(default_factory=list)  # see Project
     helper_files: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
     by_path: dict[str, FileResult] = field(init=False)
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
@@ -76,8 +76,19 @@ def migrate_project(
         if gc_was_enabled:
             gc.enable()
     entry = options.entry or guess_entry(results, files.is_single_script)
-    seconds = time.perf_counter() - began
-    return Outcome(files.root, options, files, results, command, seconds, entry, project.frameworks, added)
+    own = {part for path in texts for part in PurePosixPath(path).with_suffix("").parts}
+    return Outcome(
+        files.root,
+        options,
+        files,
+        results,
+        command,
+        seconds=time.perf_counter() - began,
+        entry=entry,
+        frameworks=project.frameworks,
+        other_packages=sorted(project.other_packages - own, key=str.lower),
+        helper_files=added,
+    )
 
 
 def audit_results(

@@ -21,6 +21,7 @@ STATUS_WORDS: dict[Status, str] = {
     "manual": "manual review",
     "unresolved": "not resolved",
 }
+MAX_SHOWN_PACKAGES = 8
 Verdict = Literal["complete", "incomplete", "nothing to change"]
 
 
@@ -88,6 +89,9 @@ def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
     unread = len(outcome.unread)
     patch = "--mode patch rewrites nothing: what the vendor's patch does when the script runs was not checked"
     excluded = len(outcome.walk.excluded)
+    packages = outcome.other_packages
+    more = len(packages) - MAX_SHOWN_PACKAGES
+    listed = ", ".join(packages[:MAX_SHOWN_PACKAGES]) + (f" and {more} more" if more > 0 else "")
     return (
         *([patch] if outcome.options.mode == "patch" else []),
         *count_reason(excluded, "file was excluded and not analysed", "files were excluded and not analysed"),
@@ -96,6 +100,7 @@ def list_reasons(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
         *count_reason(unresolved, "place could not be resolved", "places could not be resolved"),
         *count_reason(manual, "place needs manual review", "places need manual review"),
         *count_reason(risky, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
+        *([f"the code of imported packages was not analysed: {listed}"] if packages else []),
         "the rewriting is static: nothing was run, so a run on the device is still to come",
     )
 
