@@ -57,7 +57,7 @@ def test_every_program_writes_to_the_layer_and_reads_it_back(around: Path) -> No
 
 def test_the_migrated_files_stand_in_the_originals_place(around: Path) -> None:
     tree = around / "project" / "out" / "migrated"
-    layout = layout_for(around, replaced_source_tree=str(around / "project"), source_tree=str(tree))
+    layout = layout_for(around, original_tree=str(around / "project"), variant_tree=str(tree))
     tree.mkdir()
     (tree / "train.py").write_text("theirs")
     (tree / "added.py").write_text("new")

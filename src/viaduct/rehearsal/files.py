@@ -135,8 +135,8 @@ class MirrorFileView(FileView):
 
 def make_mirror(plan: Plan) -> Mirror:
     """Return the mirror of a plan, which is not set up yet."""
-    tree = Path(plan.source_tree) if plan.replaced_source_tree else None
-    return Mirror(Path(plan.start_folder), Path(plan.mirror), Path(plan.project_root), tree)
+    variant_tree = Path(plan.source_tree) if plan.replaced_source_tree else None
+    return Mirror(Path(plan.start_folder), Path(plan.mirror), Path(plan.project_root), variant_tree)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
@@ -203,8 +203,8 @@ def make_layout(plan: Plan) -> Layout:
         upper_layers=str(Path(plan.record_folder) / UPPER_LAYERS_FOLDER),
         required=required,
         excluded=(*excluded, plan.record_folder),
-        source_tree=plan.source_tree if plan.replaced_source_tree else "",
-        replaced_source_tree=plan.replaced_source_tree,
+        original_tree=plan.replaced_source_tree,
+        variant_tree=plan.source_tree if plan.replaced_source_tree else "",
     )
 
 

@@ -1,7 +1,7 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
 A mirror reproduces the folders that the script may reach by relative paths: the folder that it runs in
-(`start_folder`), the project's folder (`project_root`), and the folders above them. These two, and usually their
+(`start_folder`), the project's folder (`project_root`), and the folders above them. The first two, and usually their
 parents, are mirrored with everything below them but EXCLUDED_NAMES: folders are created, small files are copied. Large
 files, very full folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before
 Python writes there; writes of other programs through a link are detected afterwards, in at most MAX_COMPARED files. At
@@ -42,13 +42,13 @@ class Mirror:
     start_folder: Path
     folder: Path
     project_root: Path
-    source_tree: Path | None = None  # a migrated copy of `project_root`, whose small files are shown in its place
+    variant_tree: Path | None = None  # a variant of the project, such as the migrated one, to show in its place
     # By the target of each link: the initial states of the files there.
     originals: dict[str, dict[str, State]] = field(default_factory=dict)
     _max_copied_bytes: int = 0
     _copied_bytes: int = 0  # so far
     _compared: int = 0  # files and folders behind links whose states were read
-    _partly_read: set[str] = field(default_factory=set)  # targets of links of which MAX_COMPARED cut off some states
+    _partly_read: set[str] = field(default_factory=set)  # targets of links below which MAX_COMPARED left files unread
     _mirrored: int = 0  # entries that were mirrored
     _copies: dict[str, State] = field(default_factory=dict)  # initial state of each copy, by its path
 
@@ -114,13 +114,13 @@ class Mirror:
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
     def copy_or_link(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a file, or its migrated version if there is one; make a link to a large file.
+        """Copy a file, or the variant's file if there is one; make a link to a large file.
 
         A user's link to a mirrored path becomes a link to its counterpart in the mirror.
         """
         original = Path(os.path.realpath(entry.path))  # Path.resolve would fail at a circle of links
-        if (migrated := self.find_migrated_file(Path(entry.path))) is not None:
-            self.copy(migrated, target)
+        if (replacement := self.find_variant_file(Path(entry.path))) is not None:
+            self.copy(replacement, target)
         elif entry.is_symlink() and self.is_mirrored(original):
             target.symlink_to(self.path_of(original))
         elif original.is_file() and os.access(original, os.R_OK) and self.count_as_copied(entry):
@@ -133,20 +133,20 @@ class Mirror:
         shutil.copy2(path, target)
         self._copies[str(target)] = read_state(target)
 
-    def find_migrated_file(self, path: Path) -> Path | None:
-        """Return the small file of `source_tree` that replaces a file; None if there is none, or a large one: data."""
-        if self.source_tree is None or not path.is_relative_to(self.project_root):
+    def find_variant_file(self, path: Path) -> Path | None:
+        """Return the small file of `variant_tree` that replaces a file; None if there is none, or a large one: data."""
+        if self.variant_tree is None or not path.is_relative_to(self.project_root):
             return None
-        migrated = self.source_tree / path.relative_to(self.project_root)
-        is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL_FILE
-        return migrated if is_small else None
+        file = self.variant_tree / path.relative_to(self.project_root)
+        is_small = file.is_file() and not file.is_symlink() and file.stat().st_size <= SMALL_FILE
+        return file if is_small else None
 
     def copy_added_files(self) -> None:
-        """Copy small files that only `source_tree` has, such as modules that a migration added, into the mirror."""
-        if self.source_tree is None:
+        """Copy small files that only `variant_tree` has, such as modules that a migration added, into the mirror."""
+        if self.variant_tree is None:
             return
-        for path in iterate_below(self.source_tree):
-            target = self.path_of(self.project_root / path.relative_to(self.source_tree))
+        for path in iterate_below(self.variant_tree):
+            target = self.path_of(self.project_root / path.relative_to(self.variant_tree))
             # Behind a link the parent would be the user's own folder.
             is_in_mirror = target.parent.is_dir() and Path(os.path.realpath(target.parent)).is_relative_to(self.folder)
             if is_in_mirror and path.is_file() and path.stat().st_size <= SMALL_FILE and not target.exists():

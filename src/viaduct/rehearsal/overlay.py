@@ -1,9 +1,10 @@
 """View of the file system that keeps a run's writes separate, by overlay mounts in a mount namespace.
 
 Every file has its usual path, so relative and absolute paths, `__file__`, links, other programs and libraries in C
-work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's own files are
-only read, except in `Layout.excluded`. Where the kernel does not let the user mount overlays, `mirror.py` makes a
-mirror instead.
+work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record, and the user's files there
+are only read. All other folders are the real ones: those outside of `Layout.folders`, those in `Layout.excluded`, and
+folders that are not in `Layout.required` and cannot be overlaid. Where the kernel does not let the user mount overlays,
+`mirror.py` makes a mirror instead.
 
 This file is also a script that runs without viaduct on its path:
 
@@ -45,12 +46,12 @@ class Layout:
     """
 
     folders: tuple[str, ...]
-    upper_layers: str  # the folder that holds the upper layers, in numbered folders
-    required: tuple[str, ...] = ()  # folders without which nothing is mounted; if others cannot be overlaid, they stay
+    upper_layers: str  # the folder that holds numbered layer folders, each with an upper layer, `files`, and `work`
+    required: tuple[str, ...] = ()  # if one of these folders cannot be overlaid, `open_view` raises OverlayError
     excluded: tuple[str, ...] = ()  # folders inside of `folders` where writes reach the real files
-    # A migrated project and the original that it replaces: at the original's paths the view shows the migrated files.
-    source_tree: str = ""
-    replaced_source_tree: str = ""
+    # The project and a variant of it, such as the migrated project: at the original's paths the view shows the variant.
+    original_tree: str = ""
+    variant_tree: str = ""
 
 
 @dataclass
@@ -59,9 +60,9 @@ class View:
 
     holder: subprocess.Popen[str]
     layout: Layout
-    layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
-    # Initial states (`read_state`) of the files that the view shows in place of the original's, by visible path.
-    source_states: dict[str, list[int]] = field(default_factory=dict)
+    layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its layer folder
+    # Initial states (`read_state`) of the files of `variant_tree` in the view, by visible path.
+    variant_states: dict[str, list[int]] = field(default_factory=dict)
 
     def wrap_command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
@@ -86,8 +87,9 @@ class View:
                 for name in sorted(files):
                     path = Path(root) / name
                     visible = os.path.join(folder, os.path.relpath(path, upper))
-                    # Whiteouts, which mark deletions, are not regular files; unchanged migrated files were not written.
-                    if path.is_symlink() or (path.is_file() and self.source_states.get(visible) != read_state(path)):
+                    # Whiteouts, which mark deletions, are not regular files; the variant's unchanged files were not
+                    # written by the script.
+                    if path.is_symlink() or (path.is_file() and self.variant_states.get(visible) != read_state(path)):
                         yield visible, path
 
 
@@ -124,7 +126,7 @@ def open_view(layout: Layout) -> View:
         holder.stderr.close()
         raise OverlayError(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
-    return View(holder, layout, answer["layers"], answer["source_states"])
+    return View(holder, layout, answer["layers"], answer["variant_states"])
 
 
 def find_obstacle(layout: Layout, parent: Path) -> str:
@@ -152,16 +154,17 @@ def make_removable(upper_layers: str | Path) -> None:
 
 def find_top(path: str) -> str:
     """Return the folder directly below / that holds a path; below KERNEL_FOLDERS, the folder one level deeper."""
-    parts = path.split(os.sep)
-    top = os.sep + parts[1] if len(parts) > 1 else os.sep
-    return os.sep.join(parts[:3]) if top in KERNEL_FOLDERS and len(parts) > 2 else top
+    parts = path.split(os.sep)  # the first is "", since the path is absolute
+    top = os.sep + parts[1]
+    return os.sep.join(parts[:3]) if top in KERNEL_FOLDERS else top
 
 
 def find_folder(path: str) -> str:
     """Return the folder to overlay so that a path and its surroundings are covered.
 
-    For root this is the folder of `find_top`. For other users it is the innermost folder above the path that belongs to
-    somebody else: in a user's overlay the kernel cannot copy such a folder into the upper layer.
+    For root this is the folder of `find_top`. For other users it is the first folder, from the path upwards, that
+    belongs to another user, or else the folder of `find_top`. An overlay of a folder further up would refuse writes
+    here: the kernel would have to copy the other user's folder into the upper layer, which it may not.
     """
     path = os.path.realpath(path)
     while not os.path.isdir(path):
@@ -221,65 +224,65 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Mount a layout, outer folders first; return the fields `layers` and `source_states` of its View."""
+    """Mount a layout, outer folders first; return the fields `layers` and `variant_states` of its View."""
     points = [*layout["folders"], *(point for point in list_mount_points() if is_below(point, layout["folders"]))]
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
     # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
     opened = {path: open_path(path) for path in points}
     excluded = {path: open_path(path) for path in layout["excluded"] if os.path.isdir(path)}
     upper_layers = open_path(layout["upper_layers"])
-    replaced_source_tree = layout["replaced_source_tree"]
-    # The upper layer of the innermost overlaid folder around `replaced_source_tree` gets the files of `source_tree`.
-    around = [point for point in points if is_below(replaced_source_tree + "/", [point])]
-    source_target = max(around, key=len, default="")
+    # The innermost overlaid folder around the original project: its upper layer gets the variant's files.
+    around = [point for point in points if is_below(layout["original_tree"] + "/", [point])]
+    project_target = max(around, key=len, default="")
     layers: dict[str, str] = {}
-    source_states: dict[str, list[int]] = {}
+    variant_states: dict[str, list[int]] = {}
     for number, target in enumerate(points):
         try:
             if not os.path.isdir(opened[target]):
                 raise NotADirectoryError(target)
+            layer_folder = f"{upper_layers}/{number}"
             for name in ("files", "work"):
-                os.makedirs(f"{upper_layers}/{number}/{name}")
-            os.chmod(f"{upper_layers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
-            if target == source_target:
-                upper_layer = f"{upper_layers}/{number}/files"
-                source_states = copy_source_tree(layout["source_tree"], replaced_source_tree, target, upper_layer)
-            mount_overlay(target, opened[target], f"{upper_layers}/{number}")
+                os.makedirs(f"{layer_folder}/{name}")
+            os.chmod(f"{layer_folder}/files", os.stat(opened[target]).st_mode & 0o7777)
+            if target == project_target:
+                trees = layout["variant_tree"], layout["original_tree"]
+                variant_states = copy_variant(*trees, target, f"{layer_folder}/files")
+            mount_overlay(target, opened[target], layer_folder)
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["required"], source_target):
+            if target in (*layout["required"], project_target):
                 raise
-            # The target is no folder, or the kernel refuses to overlay it: show it unchanged.
+            # The target is no folder, or the kernel refuses to overlay it: writes there reach the real files.
             mount(opened[target], target, "", BIND | RECURSIVE)
     for path, source in excluded.items():
         mount(source, path, "", BIND | RECURSIVE)
-    return {"layers": layers, "source_states": source_states}
+    return {"layers": layers, "variant_states": variant_states}
 
 
-def copy_source_tree(source_tree: str, replaced_source_tree: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Copy files of `source_tree` that differ from the original's into the upper layer of `target`; links are left out.
+def copy_variant(variant_tree: str, original_tree: str, target: str, upper: str) -> dict[str, list[int]]:
+    """Copy the variant's files that differ from the original's into the upper layer of `target`; links are left out.
 
     Return the states of the copies by their visible paths, the paths in the original.
     """
     states = {}
-    for root, _, files in os.walk(source_tree):
+    for root, _, files in os.walk(variant_tree):
         for name in files:
             path = os.path.join(root, name)
-            visible = os.path.normpath(os.path.join(replaced_source_tree, os.path.relpath(path, source_tree)))
+            visible = os.path.normpath(os.path.join(original_tree, os.path.relpath(path, variant_tree)))
             if os.path.islink(path) or is_same_file(path, visible):
                 continue
-            position = os.path.relpath(visible, target)
-            copy_path = os.path.join(upper, position)
-            make_folders(os.path.dirname(position), target, upper)
+            relative = os.path.relpath(visible, target)
+            copy_path = os.path.join(upper, relative)
+            make_folders(os.path.dirname(relative), target, upper)
             shutil.copy2(path, copy_path)
             states[visible] = read_state(copy_path)
     return states
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Return True if two files have the same content; False if one cannot be read.
+    """Return True if two files have the same content, or more than MAX_READ_BYTES and the same size and time.
 
-    Files above MAX_READ_BYTES are read only if their sizes or times differ.
+    Return False if one cannot be read.
     """
     try:
         return filecmp.cmp(path, other, shallow=os.path.getsize(path) > MAX_READ_BYTES)
@@ -288,14 +291,17 @@ def is_same_file(path: str, other: str) -> bool:
 
 
 def make_folders(folder: str, target: str, upper: str) -> None:
-    """Make a folder, given by its path in `target`, and its parents in an upper layer with their modes in `target`."""
-    position = ""
+    """Make a folder and its parents in the upper layer of `target`, with the modes that they have in `target`.
+
+    `folder` is relative to `target`, and "" for `target` itself.
+    """
+    relative = ""
     for part in folder.split("/") if folder else ():
-        position = f"{position}/{part}" if position else part
-        if not os.path.isdir(f"{upper}/{position}"):
-            os.mkdir(f"{upper}/{position}")
-            if os.path.isdir(f"{target}/{position}"):
-                shutil.copymode(f"{target}/{position}", f"{upper}/{position}")
+        relative = f"{relative}/{part}" if relative else part
+        if not os.path.isdir(f"{upper}/{relative}"):
+            os.mkdir(f"{upper}/{relative}")
+            if os.path.isdir(f"{target}/{relative}"):
+                shutil.copymode(f"{target}/{relative}", f"{upper}/{relative}")
 
 
 def read_state(path: str | Path) -> list[int]:
@@ -309,9 +315,9 @@ def open_path(path: str) -> str:
     return f"/proc/self/fd/{os.open(path, os.O_PATH)}"
 
 
-def mount_overlay(target: str, lower: str, upper: str) -> None:
+def mount_overlay(target: str, lower: str, layer_folder: str) -> None:
     """Mount an overlay with the first set of options that the kernel takes."""
-    layers = f"lowerdir={lower},upperdir={upper}/files,workdir={upper}/work"
+    layers = f"lowerdir={lower},upperdir={layer_folder}/files,workdir={layer_folder}/work"
     for options in OVERLAY_OPTIONS:
         try:
             mount("viaduct", target, "overlay", 0, f"{layers},{options}")
