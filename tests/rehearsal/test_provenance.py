@@ -7,6 +7,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,15 @@ def test_code_is_that_of_a_file_whatever_it_inherits_from_future_imports() -> No
     assert is_same_code(b"x = 1\n", "a.py", code)
     assert not is_same_code(b"x = 2\n", "a.py", code)
     assert not is_same_code(b"x = (\n", "a.py", code)
+
+
+def test_a_file_run_by_its_path_is_the_own_trees(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runpy, "_get_code_from_file", runpy._get_code_from_file)  # type: ignore[attr-defined]
+    provenance.wrap_run_path(recorder)
+    (tmp_path / "alone.py").write_text("WIDTH = 5\n")
+    assert runpy.run_path(str(tmp_path / "alone.py"))["WIDTH"] == 5
+    assert runpy.run_path(str(tmp_path / "other" / "net.py"))["WIDTH"] == 1
+    net = [entry for entry in entries(tmp_path) if entry["position"] == "net.py"]
+    assert [(entry["name"], entry["tree"]) for entry in net] == [("", "own")]

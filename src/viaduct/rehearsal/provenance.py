@@ -1,13 +1,16 @@
 """Makes a process import the project's modules from its own tree, and records the project files that it executes.
 
 `viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them, its
-own. A file's position is its path within a tree; its counterpart is the file at the same position in the own tree.
+own. A file's position is its path within a tree; its counterpart is the file at the same position in the own tree. An
+overlay or a mirror shows the own tree's files at other paths, usually the original's: their visible paths.
 
 In the record folder modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py",
-"tree": "own", "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the
-own tree are not read, since they may be stale. Code that `OwnLoader` did not load (`exec`, another loader, bytecode
-without source) is compared with its compiled file; `from_file` is false where the two differ. Text given to exec() is
-recorded only if it equals a Python file of the project that the script opened (one of the first MAX_REMEMBERED).
+"tree": "own", "sha256": …, "from_file": true, "pid": …}. `name` is that of the imported module, "" if it is not known;
+`tree` is "own", "other" (a tree that the process must not import from) or "outside" (no tree); the hash is that of the
+file's bytes. Bytecode caches of the own tree are not read, since they may be stale. Code that `OwnLoader` did not load
+(`exec`, another loader, bytecode without source) is compared with its compiled file; `from_file` is false where the two
+differ. Text given to exec() is recorded only if it equals a Python file of the project that the script opened (one of
+the first MAX_REMEMBERED).
 """
 
 from __future__ import annotations
@@ -65,9 +68,9 @@ def find_installed() -> Recorder | None:
 
 
 def compile_recorded(script: Script) -> Script:
-    """Return a script compiled by this process's recorder, which records the file and counts its changed lines.
+    """Return a script compiled by this process's recorder; without a recorder the script is unchanged.
 
-    The script's `file` becomes the path at which the script sees itself. Without a recorder the script is unchanged.
+    The recorder records the file and counts how often changed lines run. The script's `file` becomes its visible path.
     """
     recorder = find_installed()
     if recorder is None:
@@ -128,7 +131,7 @@ class Recorder:
         finally:
             self._state.busy = False
 
-    def read_unrecorded(self, path: str) -> bytes:
+    def read_without_remembering(self, path: str) -> bytes:
         """Return the bytes of a file that is imported, without remembering it as a file that the script reads."""
         self._state.busy = True
         try:
@@ -197,10 +200,10 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         self.recorder = recorder
 
     def get_data(self, path: str) -> bytes:
-        return self.recorder.read_unrecorded(path)
+        return self.recorder.read_without_remembering(path)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module under the path that the script sees."""
+        """Execute the module with its visible path as `__file__`."""
         module.__file__ = self.recorder.trees.find_visible_path(self.path)
         super().exec_module(module)
 
@@ -273,14 +276,13 @@ def wrap_spec_from_file(finder: OwnTreeFinder) -> None:
 
 
 def wrap_run_path(recorder: Recorder) -> None:
-    """Wrap the loading of code in runpy so that a spawned process loads its script from the own tree."""
+    """Let runpy.run_path, which a spawned process calls with its script, run the own tree's file."""
 
     @wrap(runpy, "_get_code_from_file")
-    def load_own_code(plain: Any, *args: Any) -> Any:  # before Python 3.12: takes (name, path), returns (code, path)
-        *name, path = args
+    def load_own_code(plain: Any, *args: Any) -> Any:
+        *run_name, path = args  # Python 3.13 takes a path and returns code; older: (run_name, path) and (code, path)
         file = recorder.trees.find_counterpart(os.fspath(path))
-        result = plain(*name, file)
         if recorder.trees.find_tree(file) != "own" or not file.endswith(".py"):
-            return result
-        code = recorder.compile_file(Path(file).read_bytes(), file, "__mp_main__")
-        return (code, file) if isinstance(result, tuple) else code
+            return plain(*run_name, file)
+        code = recorder.compile_file(Path(file).read_bytes(), file, "")
+        return (code, file) if run_name else code
