@@ -92,16 +92,16 @@ def find_changed_units(tree: ast.Module, text: str, spans: Iterable[Span]) -> Ch
     spans_by_line: dict[int, list[Span]] = {}
     for span in spans:
         spans_by_line.setdefault(span.line, []).append(span)
-    numbers: dict[Unit, int] = {}
+    indices: dict[Unit, int] = {}  # of the units
     unit_indices_by_line: dict[int, list[int]] = {}
     for line, position in find_changed_tokens(text, spans_by_line):
         unit = root.find_innermost(position)
         if unit is root or is_ignored(unit):
             continue
-        number = numbers.setdefault(unit, len(numbers))
-        if number not in unit_indices_by_line.setdefault(line, []):
-            unit_indices_by_line[line].append(number)
-    return ChangedUnits(list(numbers), unit_indices_by_line)
+        index = indices.setdefault(unit, len(indices))
+        if index not in unit_indices_by_line.setdefault(line, []):
+            unit_indices_by_line[line].append(index)
+    return ChangedUnits(list(indices), unit_indices_by_line)
 
 
 def find_changed_tokens(text: str, spans_by_line: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:

@@ -150,7 +150,7 @@ def report_violation(
     effective = named_modes.get(name, "warn" if doubtful and default == "error" else default)
     if effective == "off":
         return
-    fields["title"] = fields.get("device", "").upper()
+    fields["title"] = fields.get("device", "").upper()  # sentences have {device} for npu and {title} for NPU
     sentences = LIMITS[name].choose_sentences(case, is_chinese())
     action, behaviour, remedy = (sentence.format(**fields) for sentence in sentences)
     violation = Violation(name, effective, Line(*at) if at else find_users_line(), action, behaviour, remedy)

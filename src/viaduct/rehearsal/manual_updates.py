@@ -43,12 +43,12 @@ class ManualUpdates:
         self.has_optimizer = False
         self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
         self._inside = False  # a wrapped function is running, in which others may be called
-        self._roots = NetworkCalls(lambda module, args: self.check_for_update())  # before each call of a network
+        self._network_calls = NetworkCalls(lambda module, args: self.check_for_update())
 
     def start(self) -> None:
         import torch
 
-        self._roots.__enter__()
+        self._network_calls.__enter__()
         for owner in (torch.Tensor, torch.autograd):
             self._wrap_backward(owner)
         self._wrap_autograd_grad(torch.autograd)
@@ -56,7 +56,7 @@ class ManualUpdates:
 
     def close(self) -> None:
         """Remove the hook on modules; wrapped functions stay wrapped."""
-        self._roots.__exit__()
+        self._network_calls.__exit__()
 
     def check_for_update(self, trained: list[torch.Tensor] | None = None) -> None:
         """Call `on_step` if a step was taken since the last backward pass.

@@ -66,12 +66,12 @@ class Observation:
         self._inside = False  # a wrapped backward is running
         self._inspection = Inspection() if plan.inspect else None
         self._evaluations: list[str] = []
-        self._roots = NetworkCalls(self._on_call, self._on_return)
+        self._network_calls = NetworkCalls(self._on_call, self._on_return)
 
     def start(self) -> None:
         import torch
 
-        self._roots.__enter__()
+        self._network_calls.__enter__()
         self._wrap_backward(torch.Tensor)
         self._wrap_backward(torch.autograd)
         self._wrap_scale(torch.amp.GradScaler)
@@ -80,7 +80,7 @@ class Observation:
 
     def close(self) -> None:
         """Remove the hooks on modules; backward and GradScaler stay wrapped."""
-        self._roots.__exit__()
+        self._network_calls.__exit__()
 
     @blame_viaduct()
     def _on_call(self, module: nn.Module, args: Any) -> None:

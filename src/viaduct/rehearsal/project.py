@@ -1,6 +1,6 @@
 """Facts about a script before it runs: its files, framework and missing packages.
 
-Files are read as text; nothing is imported. A package counts as missing only if its import surely runs: at the top
+Files are read as text; nothing is imported. A package counts as missing only if its import is unconditional: at the top
 level of a file that the script reaches or in a `with` block there, but not in a `try`, an `if` or a function.
 """
 
@@ -201,13 +201,16 @@ def read_source(path: Path, required: bool) -> Source | None:
 
 
 def find_imports(tree: ast.Module) -> Iterator[Import]:
-    """Yield the absolute imports of a file; the names in `from x import y` may be modules, and are never sure."""
-    sure = set(map(id, iterate_unconditional_statements(tree.body)))
+    """Yield the absolute imports of a file.
+
+    For `from x import y` these are x and x.y, which need not be a module; x.y never counts as unconditional.
+    """
+    unconditional = set(map(id, iterate_unconditional_statements(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (Import(alias.name, node.lineno, id(node) in sure) for alias in node.names)
+            yield from (Import(alias.name, node.lineno, id(node) in unconditional) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield Import(node.module, node.lineno, id(node) in sure)
+            yield Import(node.module, node.lineno, id(node) in unconditional)
             yield from (Import(f"{node.module}.{alias.name}", node.lineno, False) for alias in node.names)
 
 
@@ -274,7 +277,7 @@ def list_relative_sources(project: Project, root: Path) -> dict[str, Path]:
 
 
 def find_framework(project: Project) -> FrameworkName:
-    """Return the stage of a script by its sure imports, else by those of its project's files, else by all imports.
+    """Return the stage of a script by its unconditional imports, else by those of its project's files, else by all.
 
     If both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
     none is imported.
@@ -296,7 +299,7 @@ def find_framework(project: Project) -> FrameworkName:
 
 
 def find_imported_frameworks(sources: list[Source]) -> set[FrameworkName]:
-    """Return the stages of the frameworks that these files surely import."""
+    """Return the stages of the frameworks that these files import unconditionally."""
     imports = (statement for source in sources for statement in source.imports)
     packages = {statement.module.partition(".")[0] for statement in imports if statement.is_unconditional}
     return {FRAMEWORK_OF_PACKAGE[package] for package in packages if package in FRAMEWORK_OF_PACKAGE}
@@ -306,7 +309,7 @@ def find_imported_frameworks(sources: list[Source]) -> set[FrameworkName]:
 
 
 def refuse_missing_packages(project: Project) -> None:
-    """Raise BadValue if packages that the project surely imports are not installed; the hint is the pip command."""
+    """Raise BadValue, with the pip command, if packages that the project imports unconditionally are not installed."""
     missing: dict[str, str] = {}
     folders = [project.script.parent, *project.folders]
     for source in project.sources:

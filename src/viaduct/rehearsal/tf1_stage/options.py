@@ -78,7 +78,8 @@ class SessionOptions:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-CALLERS_THREAD = -1  # this inter_op_parallelism_threads lets the thread that calls Session.run execute all operators
+# Value of inter_op_parallelism_threads with which the thread that calls Session.run executes all operators.
+CALLERS_THREAD = -1
 
 
 def prepare_config(config: Any, threads: int) -> Any:
@@ -148,7 +149,7 @@ def list_unsupported(config: Any, rewrites: Any) -> Iterator[tuple[str, str]]:
 
 
 def check_visible_devices(at: Location) -> None:
-    """Report a list of visible devices that the NPU does not take."""
+    """Report visible devices that are not numbers in ascending order, each once, joined by commas."""
     variable = NPU.visible_variable  # ASCEND_RT_VISIBLE_DEVICES
     value = os.environ.get(variable)
     if value is None:

@@ -81,7 +81,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return run("allreduce", tensors, tensors, options)
 
     def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
-        """Run gloo's sum `name` with `args`, and divide `outputs` by the number of ranks."""
+        """Run gloo's collective `name`, a sum, with `args`, and divide `outputs` by the number of ranks."""
         getattr(self._inner, name)(*self._lower(args)).wait()
         for tensor in tree_leaves(outputs):
             self._lower_tensor(tensor).div_(self.size())

@@ -399,7 +399,11 @@ def register() -> None:
 
 
 def _register_layouts() -> None:
-    """Register kernels for sparse tensors, and refusals with an explanation for nested and quantized ones."""
+    """Register kernels for sparse tensors, and refusals with an explanation for nested and quantized ones.
+
+    The fallback covers all sparse operators that PyTorch does not compose from others. It is also registered for those
+    that PyTorch would compose and for which the CPU has a sparse kernel.
+    """
     aten = make_library("aten")
     for key, cpu_key in sparse.CPU_KEYS.items():
         make_library("_").fallback(fallback_sparse, key)
@@ -408,7 +412,7 @@ def _register_layouts() -> None:
             short = name.removeprefix("aten::")
             if short in sparse.STRUCTURE_OPERATORS:
                 aten.impl(short, _redispatch_kernel(find_overload(short), keys), key)
-            elif name != short and _find_composite_keys(name):
+            elif name.startswith("aten::") and _find_composite_keys(name):
                 aten.impl(short, _fallback_kernel(short, fallback_sparse), key)
     aten.impl("_sparse_mm_reduce_impl", sparse.reduce_products, "SparseCsrPrivateUse1")
     make_library("_").fallback(sparse.refuse_nested, "NestedTensorPrivateUse1")
@@ -427,8 +431,7 @@ def _list_composed() -> list[str]:
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        is_of_aten = name != short
-        if not is_of_aten or short in registered or not (keys := _find_composite_keys(name)):
+        if not name.startswith("aten::") or short in registered or not (keys := _find_composite_keys(name)):
             continue
         has_cpu_kernel = has_kernel(name, "CPU") or short.startswith("_foreach_")
         if has_cpu_kernel or (keys != ["CompositeImplicitAutograd"] and _computes(name)):

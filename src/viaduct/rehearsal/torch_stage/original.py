@@ -39,7 +39,8 @@ def install() -> None:
     """Make the stand-in appear as cuda to the script."""
     tensors.install()
     streams.Stream.cuda_stream = property(streams._handle)  # type: ignore[attr-defined]
-    mapping.replace_torch_cuda(vars(getattr(torch, NAME)))
+    device_module = getattr(torch, NAME)  # from `build`; PyTorch gives it the device's name when it is registered
+    mapping.replace_torch_cuda(vars(device_module))
     checkpoints.install("cuda")
     if torch.distributed.is_available():
         collectives.install_as_nccl()

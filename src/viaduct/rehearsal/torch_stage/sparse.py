@@ -1,9 +1,10 @@
 """Sparse tensors on a card (COO, CSR, CSC, BSR, BSC), with the CPU's kernels.
 
-PyTorch has separate dispatch keys for sparse tensors. Operators that only read or join the parts (indices and values)
-run the CPU's kernels on the card's tensors, since these kernels do not check the device. All other operators use the
-fallback of `kernels.py`, on sparse CPU tensors over the same memory. Quantized tensors are refused, and nested tensors
-other than jagged ones, which PyTorch composes of ordinary tensors.
+A sparse tensor consists of parts, its indices and values, which are dense tensors. PyTorch has separate dispatch keys
+for sparse tensors. Operators that need no values (STRUCTURE_OPERATORS) run the CPU's kernels on the card's tensors,
+since these kernels do not check the device. All other operators use the fallback of `kernels.py`, on sparse CPU tensors
+over the same memory. Quantized tensors are refused, and nested tensors other than jagged ones, which PyTorch composes
+of ordinary tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 _BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)  # compressed by rows, the other two by columns
 # Dispatch key of the CPU's sparse tensors by the key of a card's.
 CPU_KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
-# Operators that read or join the parts of a sparse tensor and compute nothing.
+# Operators that make a sparse tensor from its parts, return a part or a fact, or change shape or flags; none computes
+# with the values.
 STRUCTURE_OPERATORS = (
     "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices",
     "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
@@ -34,7 +36,7 @@ def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def lift_sparse(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Return a new sparse CPU tensor as a sparse tensor of card `index`."""
+    """Return a sparse tensor of card `index` over the memory of a sparse CPU tensor, counted as newly allocated."""
     if tensor.layout is not torch.sparse_coo and tensor.layout not in _COMPRESSED:
         raise NotImplementedError(f"A rehearsal has no tensors with the layout {tensor.layout} on a card.")
     return _join([put_on_card(part, index) for part in _split(tensor)], tensor)
@@ -61,7 +63,10 @@ def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
 
 
 def reduce_products(self: torch.Tensor, other: torch.Tensor, reduce: str) -> tuple[torch.Tensor, ...]:
-    """Return a sparse product reduced by rows, and the indices that its backward pass needs."""
+    """Compute torch.sparse.mm(self, other, reduce), for example with "amax" in place of the product's sums.
+
+    Return the result and the indices that its backward pass needs.
+    """
     with torch.enable_grad():  # without a gradient the CPU does not return the indices
         dense = view_on_cpu(other).requires_grad_()
         results = _aten._sparse_mm_reduce_impl.default(lower_sparse(self), dense, reduce)
@@ -81,8 +86,8 @@ def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-# Operators that make nested or quantized tensors, with the function that refuses them. Nested tensors do not work on a
-# card: PyTorch reads their offsets in C++.
+# Operators that make nested or quantized tensors, with the function that refuses them. DLPack, by which `put_on_card`
+# makes a card's tensors, has neither.
 REFUSED_OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded"), refuse_nested

@@ -30,7 +30,10 @@ def install() -> None:
 
 
 def _wrap_device(function: Any, takes_number: bool = False) -> Any:
-    """Wrap a function so that the device "npu" means the current card, and with `takes_number` 1 means "npu:1"."""
+    """Wrap a function so that the device "npu" means the current card.
+
+    If `takes_number` is True, a number is accepted as a device, too: 1 means "npu:1".
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +58,10 @@ def _resolve_device(device: Any, takes_number: bool = False) -> Any:
 
 
 def _find_dtype_of_type(kind: Any) -> torch.dtype | None:
-    """Return the dtype of a tensor type of the device or its name, `torch.npu.FloatTensor`; None for others."""
+    """Return the dtype of one of the device's tensor types, or of such a type's name; None for other values.
+
+    torch.float32 for `torch.npu.FloatTensor` and "torch.npu.FloatTensor".
+    """
     if isinstance(kind, TensorType):
         return kind.dtype
     match = _TENSOR_TYPE.fullmatch(kind) if isinstance(kind, str) else None

@@ -85,7 +85,9 @@ def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Lay
     def decorate(compute: Callable[..., Any]) -> Layer:
         own = list(inspect.signature(compute).parameters.values())[1:]  # parameters, without `make_weight`
         positional = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-        inserted = [parameter.replace(kind=positional[0].kind) for parameter in own if parameter not in positional]
+        inserted = [
+            parameter.replace(kind=parameter.POSITIONAL_OR_KEYWORD) for parameter in own if parameter not in positional
+        ]
         signature = inspect.Signature(
             [*positional, *SHARED_PARAMETERS[:AFTER_INITIALIZER], *inserted, *SHARED_PARAMETERS[AFTER_INITIALIZER:]]
         )

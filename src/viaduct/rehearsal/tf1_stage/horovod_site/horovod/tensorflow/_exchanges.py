@@ -13,7 +13,9 @@ from .._ranks import rank, size
 from .compression import Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
-REDUCTIONS = {Average: "sum", Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # of the exchange; means are divided
+# Reduction of `collectives.allreduce` by op. For a mean `reduce_tensors` divides the sum. Adasum is accepted with one
+# rank only, where nothing is exchanged.
+REDUCTIONS = {Average: "sum", Sum: "sum", Adasum: "sum", Min: "min", Max: "max", Product: "prod"}
 REDUCED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 EXCHANGED_DTYPES = (*REDUCED_DTYPES, "uint16", "int16", "bool")
 
@@ -63,7 +65,7 @@ def reduce_tensors(
     """Reduce dense tensors in one exchange; their gradients are reduced by the same operation."""
     check_op(op)
     scaled = [scale(check_exchange("allreduce", tensor, REDUCED_DTYPES), prescale_factor) for tensor in tensors]
-    reduction = REDUCTIONS.get(op, "sum")
+    reduction = REDUCTIONS[op]
     reduced = collectives.allreduce(scaled, reduction, op_name="HorovodAllreduce", gradient_reduction=reduction)
     if op == Average and size() > 1:
         reduced = [tensor / size() if tensor.dtype.is_floating else scale(tensor, 1 / size()) for tensor in reduced]
@@ -81,7 +83,7 @@ def check_op(op: int) -> None:
             "viaduct's stand-in for Horovod has no Adasum, whose result depends on how Horovod was built; rehearse "
             "with op=hvd.Average, or with one rank"
         )
-    if op != Adasum and op not in REDUCTIONS:
+    if op not in REDUCTIONS:
         raise ValueError(f"op is {op!r}; it must be hvd.Average, Sum, Adasum, Min, Max or Product")
 
 

@@ -183,7 +183,7 @@ def adam_apply_one_assign(
     add2_y: Any,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Take one step of Adam without weight decay."""
+    """Take one step of Adam without weight decay; the inputs are those of adam_apply_one_with_decay_assign."""
     inputs = (input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x)
     return adam_apply_one_with_decay_assign(*inputs, None, add2_y)
 
@@ -232,7 +232,11 @@ def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name:
 def k_means_centroids(
     x: Any, y: Any, sum_square_y: Any, sum_square_x: Any, use_actual_distance: bool = False, name: str | None = None
 ) -> tuple[Any, Any, Any]:
-    """Return the sums and the counts of the points nearest to each centre, and the sum of the smallest distances."""
+    """Assign the points, the rows of x, to the nearest centres, the rows of y.
+
+    Return each centre's sum and count of points, and the sum of all points' distances to their centres. The distances
+    are squared, and without `use_actual_distance` lack the point's own square.
+    """
     distance = sum_square_y - 2 * tf.matmul(x, y, transpose_b=True) + (sum_square_x if use_actual_distance else 0)
     nearest = tf.argmin(distance, axis=1)
     membership = tf.one_hot(nearest, tf.shape(y)[0])

@@ -110,7 +110,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         max_steps: int | None = None,
         saving_listeners: Any = None,
     ) -> Any:
-        check_multiples(self.config, steps=steps, max_steps=max_steps, **hook_intervals(hooks))
+        check_multiples(self.config, steps=steps, max_steps=max_steps, **find_hook_intervals(hooks))
         try:
             return super().train(input_fn, hooks, steps, max_steps, saving_listeners)
         finally:
@@ -198,7 +198,7 @@ def choose_model_dir(argument: str | None, configured: str | None) -> str:
     )
 
 
-def hook_intervals(hooks: Any) -> dict[str, int]:
+def find_hook_intervals(hooks: Any) -> dict[str, int]:
     """Return the step intervals of hooks, which TensorFlow's hooks store in their timers."""
     timers = {type(hook).__name__: getattr(hook, "_timer", None) for hook in hooks or []}
     intervals = {name: getattr(timer, "_every_steps", None) for name, timer in timers.items()}

@@ -76,17 +76,20 @@ class NPUOptimizer(data_parallel.WrappingOptimizer):
         self._opt = NPULossScaleOptimizer(inner, loss_scale_manager, is_distributed) if is_loss_scale else inner
         super().__init__(self._opt, name or f"NPUOptimizer{type(opt).__name__}")
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Any:
-        return super().compute_gradients(loss, var_list=var_list, **kwargs)
-
 
 def KerasDistributeOptimizer(optimizer: Any, name: str = "NpuKerasOptimizer", **kwargs: Any) -> Any:
-    """Change a Keras optimizer as npu_distributed_optimizer_wrapper does; its class stays the same."""
+    """Change a Keras optimizer as npu_distributed_optimizer_wrapper does.
+
+    The optimizer keeps its class; `name` and `kwargs` are ignored.
+    """
     return npu_distributed_optimizer_wrapper(optimizer)
 
 
 def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
-    """Change an optimizer to average its gradients over the ranks, and return it; a string is Keras' name."""
+    """Change an optimizer to average its gradients over the ranks, and return it.
+
+    `optimizer` is an object, or Keras' name of an optimizer, such as "adam".
+    """
     if isinstance(optimizer, str):
         optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_averages", False):
