@@ -36,3 +36,13 @@ def test_a_seed_gives_the_same_run_whatever_else_is_in_the_graph(tmp_path: Path)
     assert first.losses == more.losses
     assert first.variables == more.variables
     assert first.losses != other.losses
+
+
+def test_with_a_large_seed_the_script_can_start_a_process(tmp_path: Path) -> None:
+    script = tmp_path / "starts.py"
+    script.write_text(
+        "import subprocess, sys\nimport tensorflow as tf\n"
+        "subprocess.run([sys.executable, '-c', 'print(\"started\")'], check=True)\n"
+    )
+    result = rehearse_script("original", script, seed=2**32 + 1)
+    assert result.code == 0, result.stderr

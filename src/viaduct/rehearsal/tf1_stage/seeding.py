@@ -34,7 +34,7 @@ def install(seed: int | None) -> None:
 
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    os.environ["PYTHONHASHSEED"] = str(seed)  # for processes that the script starts
+    os.environ["PYTHONHASHSEED"] = str(seed % 2**32)  # for processes that the script starts
     tf.set_random_seed(seed)
     config.enable_op_determinism()
 
