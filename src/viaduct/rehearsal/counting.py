@@ -42,7 +42,7 @@ class TorchStepCounter(Watcher):
         self.stop_requested_at: float | None = None
         self._progress = Progress(plan.record_folder, "steps")
         self.rank = 0  # at the last step; at the script's end the process group may be gone
-        self._optimizer: torch.optim.Optimizer | None = None
+        self._optimizer: torch.optim.Optimizer | None = None  # that made the last update
         self._steps = OptimizerSteps(self)
         self._manual_updates = ManualUpdates(  # for scripts that update their weights without an optimizer
             self.on_manual_backward, lambda: self.on_step_end(self.step_count), self.on_gradient_function
@@ -136,7 +136,10 @@ class TorchStepCounter(Watcher):
             self.observation.write(self.rank)
 
     def finish(self, ran_to_end: bool = False) -> None:
-        """Write the observations at the script's end; a process without steps writes none."""
+        """Write the observations at the script's end; a process without steps writes none.
+
+        `ran_to_end` has no effect here; `counting_tf1.py` uses it.
+        """
         if self.stop_requested_at is None:
             with contextlib.suppress(StopScript, SystemExit):
                 self._manual_updates.check_for_update()  # one that no forward or backward pass has followed

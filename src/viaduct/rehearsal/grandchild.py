@@ -57,7 +57,7 @@ def restart_with_own_file(plan: Plan) -> None:
     is_file = name not in ("", "-", "-c", "-m") and os.path.isfile(name)
     if compared is None or not is_file or compared.find_position(name) is None:
         return
-    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
+    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]  # of Python itself, such as -u
     path = compared.find_counterpart(os.path.abspath(name))
     os.execv(sys.executable, [sys.executable, *options, "-c", MAIN_CODE, path, *sys.argv[1:]])
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_NODES = 200_000  # visited nodes of an autograd graph
-Checksums = list[tuple["torch.Tensor", int]]
+Checksums = list[tuple["torch.Tensor", int]]  # tensors, each with the checksum of its values
 
 
 class ManualUpdates:

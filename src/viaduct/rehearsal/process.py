@@ -1,8 +1,8 @@
 """Runs a rehearsal: the script, or several ranks of it, in separate processes.
 
 One process is started directly. Several are started by torch's elastic agent, as `viaduct launch` does; on the NPU they
-get a rank table, the vendor's list of the job's devices. A rank that fails ends all ranks. Remaining processes of a
-single script's process group are killed before `rehearse` returns.
+get a rank table, the vendor's list of the job's devices. A rank that fails ends all ranks. If one process is started,
+the processes that it leaves in its process group are killed before `rehearse` returns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from viaduct.rehearsal.terminal import open_terminal
 from viaduct.scripts.child_process import make_child_command
 from viaduct.signals import forward_signals
 
-POLL_S = 0.5  # between two looks at the process and the signals
+POLL_S = 0.5  # between two checks for the process's end and for signals
 IMPORTS_S = 120.0  # allowed beyond the script's time limit and GRACE_S, to install the stand-in and to end
 MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
 

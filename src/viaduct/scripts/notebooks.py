@@ -275,13 +275,13 @@ def make_placeholder(notebook: Notebook, line: str, continued: bool = False) -> 
 
 def restore_cells(notebook: Notebook, text: str) -> bytes:
     """Return the bytes of the file with the changed `text` in its cells; raise NotebookError if it cannot be split."""
-    pieces, at = [], 0
+    pieces, copied = [], 0  # parts of the new JSON; the number of characters of the old JSON that they stand for
     sources = split_cells(notebook, notebook.text), split_cells(notebook, text)
     for span, old, new in zip(notebook.spans, *sources, strict=True):
         if new != old:
-            pieces += [notebook.json_text[at : span.start], rewrite_source(notebook.json_text, span, new)]
-            at = span.end
-    json_text = "".join([*pieces, notebook.json_text[at:]])
+            pieces += [notebook.json_text[copied : span.start], rewrite_source(notebook.json_text, span, new)]
+            copied = span.end
+    json_text = "".join([*pieces, notebook.json_text[copied:]])
     return (b"\xef\xbb\xbf" if notebook.bom else b"") + json_text.encode()
 
 

@@ -60,7 +60,7 @@ def is_dump_requested(record: SessionRecord, step: int) -> bool:
 
 def step_folder(run: GraphRun, started: str, step: int) -> Path:
     device = os.environ.get(NPU.device_variable) or os.environ.get("DEVICE_ID") or "0"  # ASCEND_DEVICE_ID
-    model, model_id = "ge_default", "1"
+    model, model_id = "ge_default", "1"  # the same in every dump: on the CPU no model is compiled
     return Path(run.session_record.npu_options.values["dump_path"], started, device, model, model_id, str(step))
 
 
@@ -72,7 +72,7 @@ def write_step(run: GraphRun, values: list[OutputValue], folder: Path) -> None:
     tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
     arrays = {(value.op, value.index): value.array for value in values}
     rows: list[tuple[str, np.ndarray[Any, Any]]] = []
-    time_us, stream = time.time_ns() // 1000, 1
+    time_us, stream = time.time_ns() // 1000, 1  # the CPU has one stream
     for value in values:
         if layers and value.op.name not in layers:
             continue

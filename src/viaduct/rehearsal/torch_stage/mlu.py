@@ -1,4 +1,4 @@
-"""The modules of torch_mlu, with cnpx and cncl, its counterparts of torch.cuda.nvtx and nccl."""
+"""The modules of torch_mlu, with cnpx and cncl, the counterparts of torch.cuda.nvtx and nccl."""
 
 from __future__ import annotations
 

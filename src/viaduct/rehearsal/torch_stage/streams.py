@@ -181,6 +181,7 @@ def default_stream(device: Any = None) -> Any:
 
 
 def _current_streams() -> dict[int, Any]:
+    """Return this thread's current streams by card, without cards on which none was set."""
     if not hasattr(cards.thread_state, "streams"):
         cards.thread_state.streams = {}
     return cards.thread_state.streams  # type: ignore[no-any-return]

@@ -165,6 +165,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         verbose: int = 0,
     ) -> None:
         def multiplier(epoch: float) -> float:
+            # As in Horovod, the end of the batch counts: `initial_lr` is reached with the last batch of the warm-up.
             epoch += 1.0 / (self.steps_per_epoch or self.params.get("steps") or 1)
             return 1.0 / state.size() * (epoch * (state.size() - 1) / warmup_epochs + 1)
 

@@ -60,6 +60,7 @@ from .estimator.npu_unary_ops import npu_unary_ops
 from .hccl import hccl_ops
 
 backend = tf.keras.backend
+# What scripts pass to tf.config.optimizer.set_experimental_options.
 experimental_options: dict[str, Any] = {
     "disable_model_pruning": False,
     "function_optimization": True,

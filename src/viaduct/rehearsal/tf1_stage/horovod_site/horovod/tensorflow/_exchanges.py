@@ -149,7 +149,8 @@ def reduce_gradients(
 ) -> list[Any]:
     """Return gradients reduced over the ranks; None stays None. Dense gradients are compressed and exchanged together.
 
-    They are divided by `predivide_factor` before the reduction and multiplied by it afterwards.
+    Dense gradients are divided by `predivide_factor` before the reduction and multiplied by it afterwards; for
+    tf.IndexedSlices on several ranks it must be 1.
     """
     check_op(op)
     if sparse_as_dense:

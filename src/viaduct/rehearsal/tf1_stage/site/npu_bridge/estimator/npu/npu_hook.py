@@ -12,7 +12,7 @@ from viaduct.rehearsal.tf1_stage import data_parallel, loops, state
 
 
 class NPUBroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
-    """Hook that broadcasts the root rank's variables to all ranks."""
+    """Hook that broadcasts the root rank's variables to all ranks; `index` has no effect."""
 
     op_name = "HcomBroadcast"
 
