@@ -94,7 +94,7 @@ class Recorder:
         self._state = threading.local()  # `.busy`: this thread runs the audit hook, or viaduct reads a file
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
-        """Compile the bytes of a project's file and record them."""
+        """Compile the bytes of a project's file and record them; `name` is the module's, "" if it is not known."""
         position = self.trees.find_position(path)
         source = read_source(path, data)
         code = self._counters.compile(source, path, position) if self._counters else compile_plain(source, path)
@@ -103,7 +103,10 @@ class Recorder:
         return code
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
-        """Record a file that was executed, once for each process and content; not if it is of no tree (a library)."""
+        """Record a file that was executed, once for each process and content.
+
+        Files of installed packages, of the standard library and of viaduct are not recorded.
+        """
         tree = self.trees.find_tree(path)
         key = (os.getpid(), path, digest, from_file)
         if tree is None or key in self._recorded:

@@ -80,12 +80,11 @@ def suggest_scripts(path: Path) -> list[str]:
 def load_module(name: str, arguments: Sequence[str]) -> Script:
     """Compile the module that `python -m NAME` would run; raise BadValue if there is none."""
     with put_first_on_path(os.getcwd()):
-        spec = package_or_module = find_spec(name)
-        is_package = package_or_module is not None and package_or_module.submodule_search_locations is not None
-        if is_package:
-            spec = find_spec(f"{name}.__main__")
+        named = find_spec(name)  # of a module or a package
+        is_package = named is not None and named.submodule_search_locations is not None
+        spec = find_spec(f"{name}.__main__") if is_package else named
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        remark = " It has no Python source." if package_or_module is not None else ""
+        remark = " It has no Python source." if named is not None else ""
         remark = " It is a package without __main__.py." if is_package else remark
         raise BadValue(f"there is no module {name!r} to run.{remark}", "It is searched for as by `python -m`.")
     path = Path(spec.origin)

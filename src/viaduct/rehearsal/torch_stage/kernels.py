@@ -196,7 +196,7 @@ class _Call:
         except RuntimeError:
             if result.layout is torch.strided:
                 raise
-            return sparse.lift_sparse(result, index)
+            return sparse.lift_sparse(result, index)  # a sparse tensor has no address of its own
         if not address and result._is_zerotensor():
             result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # a zero tensor has no memory
         if address in self.find_input_addresses():

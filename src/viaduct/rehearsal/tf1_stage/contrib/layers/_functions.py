@@ -304,8 +304,8 @@ def layer_norm(
         return finish_layer(outputs, outputs_collections, activation_fn)
 
 
-def make_pooling(pool: Callable[..., Any], default_scope: str) -> Layer:
-    """Return a pooling layer that uses tf.nn.max_pool2d or tf.nn.avg_pool2d."""
+def make_pooling(name: str, pool: Callable[..., Any], default_scope: str) -> Layer:
+    """Return a pooling layer with this name that uses tf.nn.max_pool2d or tf.nn.avg_pool2d."""
 
     def pool2d(
         inputs: Any,
@@ -321,12 +321,12 @@ def make_pooling(pool: Callable[..., Any], default_scope: str) -> Layer:
             outputs = pool(inputs, window, strides, padding.upper(), data_format)
             return finish_layer(outputs, outputs_collections)
 
-    pool2d.__name__ = pool.__name__.removesuffix("_v1")
+    pool2d.__name__ = name  # `repeat` and `stack` name their scopes after it
     return add_arg_scope(pool2d)
 
 
-max_pool2d = make_pooling(tf.nn.max_pool2d, "MaxPool2D")
-avg_pool2d = make_pooling(tf.nn.avg_pool2d, "AvgPool2D")
+max_pool2d = make_pooling("max_pool2d", tf.nn.max_pool2d, "MaxPool2D")
+avg_pool2d = make_pooling("avg_pool2d", tf.nn.avg_pool2d, "AvgPool2D")
 
 
 @add_arg_scope

@@ -133,7 +133,7 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
         check_cluster(distribute, mix_compile_mode)
         for name in OWN_OPTIONS:
             setattr(self, name, arguments[name])
-        self._profiling_config, self._dump_config = profiling_config, dump_config
+        self._profiling_config, self._dump_config = profiling_config, dump_config  # the adapter's names for these two
         if save_checkpoints_steps is None and save_checkpoints_secs is None:
             arguments["save_checkpoints_steps"] = CHECKPOINT_STEPS
         super().__init__(**{name: arguments[name] for name in BASE_OPTIONS})
