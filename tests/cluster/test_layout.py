@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.cluster.layout import MESSAGES, MIN_SPLIT_BYTES, NUMBERS, Classifier, compare_layouts, format_bytes
+from viaduct.cluster.layout import (
+    MESSAGES_PER_PART,
+    MIN_SPLIT_BYTES,
+    NUMBERS_PER_IMAGE,
+    Classifier,
+    compare_layouts,
+    format_bytes,
+)
 from viaduct.cluster.plan import INNER_LATENCY_S, Cluster, estimate_all_reduce_seconds
 
 MANY = Classifier(classes=100_000, features=2048, global_batch=2048)
@@ -18,8 +25,8 @@ def test_figures_worked_out_by_hand() -> None:
     assert found.hybrid_bytes == 12_500 * 2049 * 12
     assert found.logits_bytes == 2048 * 12_500 * 4
     assert found.data_seconds == pytest.approx(2 * 7 / 8 * 100_000 * 2049 * 4 / 30e9 + 14 * INNER_LATENCY_S)
-    sent = 2 * 7 / 8 * 2048 * (2048 + NUMBERS) * 4 / 30e9
-    assert found.hybrid_seconds == pytest.approx(sent + (MESSAGES + 1) * 14 * INNER_LATENCY_S)
+    sent = 2 * 7 / 8 * 2048 * (2048 + NUMBERS_PER_IMAGE) * 4 / 30e9
+    assert found.hybrid_seconds == pytest.approx(sent + (MESSAGES_PER_PART + 1) * 14 * INNER_LATENCY_S)
     assert found.is_hybrid_better
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Iterator
@@ -113,6 +114,18 @@ def test_a_name_with_both_kinds_of_address_is_resolved_to_ipv4(monkeypatch: pyte
 def test_a_port_in_use_is_not_free(listener: socket.socket) -> None:
     assert not links.is_port_free(listener.getsockname()[1])
     assert links.is_port_free(find_free_port())
+
+
+def test_a_port_can_be_free_on_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SocketWithoutIpv6(socket.socket):
+        def __init__(self, family: int = -1, *arguments: int, **options: int) -> None:
+            if family == socket.AF_INET6:  # as with the kernel's parameter ipv6.disable=1
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, *arguments, **options)
+
+    port = find_free_port()
+    monkeypatch.setattr(socket, "socket", SocketWithoutIpv6)
+    assert links.is_port_free(port)
 
 
 def test_a_socket_listens_at_its_address_and_at_no_other(listener: socket.socket) -> None:

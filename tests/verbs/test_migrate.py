@@ -211,6 +211,13 @@ def test_what_was_written_is_named(project: Path) -> None:
     assert "Written" not in again.stderr
 
 
+def test_unread_files_are_not_said_to_need_no_change(half_read: Path) -> None:
+    call(half_read, "--in-place", "--force", "--quiet")
+    output = call(half_read, "--in-place", "--force", "--quiet")  # all files that can be read are migrated already
+    assert output.exit_code == 1
+    assert output.stderr.endswith("Nothing was changed.\n")
+
+
 def test_reasons_are_chinese_with_lang_zh(half_read: Path, tmp_path: Path) -> None:
     (half_read / "__pycache__").mkdir()
     page, record = tmp_path / "r.html", tmp_path / "r.json"

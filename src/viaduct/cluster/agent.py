@@ -5,7 +5,7 @@ torch's in these points:
 
 - each rank gets further variables (HCCL's, from a rank table) besides those of torchrun;
 - exit code 2, a user's mistake, ends the job without a restart;
-- exit code 128 + SIGINT, SIGTERM or SIGHUP, a rank that was asked to stop and did, ends the job too;
+- exit code 128 + SIGINT, SIGTERM or SIGHUP ends the job too: a signal asked the rank to stop, and it did;
 - Ctrl-C or SIGTERM that arrives while ranks are being ended kills them at once; SIGHUP does not, since a terminal that
   is closed sends it twice;
 - a signal that was ignored at the start (SIGHUP under `nohup`, Ctrl-C in a background job) stays ignored, here and in
@@ -33,7 +33,7 @@ from viaduct.signals import list_ignored_signals, name_signal, replace_handlers
 
 MISTAKE = 2  # exit code of a user's mistake: viaduct's, argparse's, most programs'
 LOST_PEER = 75  # exit code of a rank of `viaduct train` that lost contact to another rank
-SHUTDOWN_S = 30  # time that ranks have to end before they are killed
+SHUTDOWN_S = 30  # time that ranks get to end by themselves; then they are killed
 HANGING_S = 10  # the same for ranks that hang in a collective because another machine is gone
 EXIT_BARRIER_S = 300.0  # time that servers whose ranks have finished wait for the others
 KILLING_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # kill the ranks at once if they arrive during the shutdown
@@ -60,7 +60,7 @@ class Failure:
 class Outcome:
     """End of a job on this machine; all ranks finished if nothing here is set."""
 
-    failures: list[Failure] = field(default_factory=list)  # in the order of blame: the most likely cause first
+    failures: list[Failure] = field(default_factory=list)  # the most likely cause first
     signal: int = 0  # the signal that ended the job, sent to this process or to a rank
     rank_was_signalled: bool = False  # True if the signal was sent to a rank
     abort_reason: str = ""  # set if the job ended because of another machine, not of a rank here

@@ -22,7 +22,7 @@ from viaduct.errors import BadData, BadValue
 
 AUTO = "auto"
 BASES = ("192.168", "172.31", "10.255")
-SERVERS_A_SUBNET = 64  # their devices i and i+4 are in one subnet
+SERVERS_PER_SUBNET = 64  # their devices i and i+4 are in one subnet
 HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")  # address_0=192.168.0.2
 SOURCES = "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip."
 Addresses = dict[tuple[str, int], str]  # (server, device) -> address
@@ -60,7 +60,7 @@ def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
         )
     addresses: Addresses = {}
     for position, server in enumerate(servers):
-        block, index = divmod(position, SERVERS_A_SUBNET)
+        block, index = divmod(position, SERVERS_PER_SUBNET)
         for device in range(devices):
             addresses[server, device] = f"{base}.{4 * block + device % 4}.{2 + 2 * index + device // 4}"
     return addresses

@@ -1,6 +1,6 @@
-"""Draft of a rank table: the strings of either template with their paths in the file, before their values are checked.
+"""Draft of a rank table (template 1 or 2): its strings, with their paths in the file.
 
-Reading the draft checks the structure (keys, types, empty lists). `rules.py` then checks the values.
+Reading a draft checks the structure (keys, types, empty lists); `rules.py` checks the values.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TABLE_KEYS = {1: ("server_count", "server_list", "status", "version"), 2: ("stat
 GROUP_KEYS = ("group_name", "instance_count", "device_count", "instance_list")
 SERVER_KEYS = {1: ("server_id", "device"), 2: ("pod_name", "server_id", "devices")}
 DEVICE_KEYS = {1: ("device_id", "device_ip", "rank_id"), 2: ("device_id", "device_ip")}
-SERVER_EXTRAS = ("host_ip", "host_nic_ip")  # optional keys that some tools write
-SUPER_POD_TABLE = ("super_pod_list",)
-SUPER_POD_DEVICE = ("super_device_id", "device_port", "backup_device_ip", "backup_device_port", "host_port")
-SUPER_POD = "1.2"  # version of the table format of super-pods
+OPTIONAL_SERVER_KEYS = ("host_ip", "host_nic_ip")  # that some tools write
+SUPER_POD_TABLE_KEYS = ("super_pod_list",)
+SUPER_POD_DEVICE_KEYS = ("super_device_id", "device_port", "backup_device_ip", "backup_device_port", "host_port")
+SUPER_POD_VERSION = "1.2"  # version of the table format of super-pods
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DraftDevice:
 
 @dataclass(frozen=True)
 class DraftServer:
-    """A server of template 1, an instance (a container on a server) of template 2."""
+    """Unchecked server of template 1, or instance of template 2: a container on a server."""
 
     path: str
     server_id: Field | None
@@ -68,7 +68,7 @@ class Draft:
 
     @property
     def super_pod(self) -> bool:
-        return self.version is not None and self.version.text == SUPER_POD
+        return self.version is not None and self.version.text == SUPER_POD_VERSION
 
     @property
     def devices(self) -> list[DraftDevice]:
@@ -77,7 +77,7 @@ class Draft:
 
 
 def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
-    """Return a table's draft, and the findings about its structure; the draft is None if it is neither template."""
+    """Return the draft of a table and the findings about its structure; the draft is None if no template fits."""
     reader = Reader()
     table = reader.read_object(document, "$")
     template = reader.find_template(table) if table is not None else None
@@ -91,8 +91,8 @@ def read_draft(document: object) -> tuple[Draft | None, list[Finding]]:
 class Reader:
     """Reader of the parsed JSON; each deviation from the template becomes a finding with its path.
 
-    A `path` is that of the object in the document, empty for the document itself. `super_pod` allows the further keys
-    of a super-pod table.
+    A method's `path` is that of the object it reads, empty for the whole document. With `super_pod` the object may have
+    the further keys of a super-pod table.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Reader:
 
     def read_table_1(self, table: JsonObject) -> Draft:
         result = Draft(1, status=self.read_text(table, "status", ""), version=self.read_text(table, "version", ""))
-        self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
+        self.report_unknown_keys(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE_KEYS if result.super_pod else ())))
         count, servers = self.read_text(table, "server_count", ""), self.read_list(table, "server_list", "")
         if count and servers:
             result.counts.append(Count("server-count", count, len(servers), "server", "in server_list"))
@@ -150,7 +150,7 @@ class Reader:
     def read_server(self, template: Template, server: JsonObject, path: str, super_pod: bool = False) -> DraftServer:
         """Return a server of template 1, or an instance of template 2."""
         keys = SERVER_KEYS[template]
-        self.report_unknown_keys(server, path, (*keys, *SERVER_EXTRAS))
+        self.report_unknown_keys(server, path, (*keys, *OPTIONAL_SERVER_KEYS))
         if template == 2:
             self.read_text(server, "pod_name", path)
         server_id = self.read_text(server, "server_id", path)
@@ -160,7 +160,7 @@ class Reader:
         return DraftServer(path, server_id, host_ip, devices)
 
     def read_device(self, template: Template, device: JsonObject, path: str, super_pod: bool) -> DraftDevice:
-        self.report_unknown_keys(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
+        self.report_unknown_keys(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE_KEYS if super_pod else ())))
         rank_id = self.read_text(device, "rank_id", path) if template == 1 else None
         device_id, device_ip = self.read_text(device, "device_id", path), self.read_text(device, "device_ip", path)
         return DraftDevice(path, device_id, device_ip, rank_id)
@@ -185,7 +185,7 @@ class Reader:
         return [(path, entries) for path, entries in objects if entries is not None]
 
     def read_list(self, holder: JsonObject, key: str, path: str) -> list[tuple[str, object]]:
-        """Return the items of a list with their paths; report a list that is missing or empty, and any other value."""
+        """Return the items of a list with their paths; report a missing or empty list, and a value of another type."""
         list_path = join_path(path, key)
         value = holder.get(key)
         if isinstance(value, list) and value:
@@ -200,7 +200,7 @@ class Reader:
         return []
 
     def read_text(self, holder: JsonObject, key: str, path: str) -> Field | None:
-        """Return a string with its path; report a missing value or another type. A number is reported and returned."""
+        """Return a string, or a number as a string, with its path; report everything but a string."""
         text_path = join_path(path, key)
         value = holder.get(key)
         if key not in holder:

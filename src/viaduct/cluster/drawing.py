@@ -17,7 +17,7 @@ from viaduct.cluster.ranktable import Device, RankTable, Server
 from viaduct.terminal import print_table
 
 MAX_BOXES = 16  # of more servers each is printed as one line
-DEVICES_A_ROW = 4
+DEVICES_PER_ROW = 4
 
 
 def draw_table(table: RankTable, console: Console) -> None:
@@ -41,7 +41,7 @@ def format_headline(table: RankTable) -> str:
 
 
 def draw_server(table: RankTable, server: Server) -> Panel:
-    columns = (Column(overflow="fold") for _ in range(DEVICES_A_ROW))
+    columns = (Column(overflow="fold") for _ in range(DEVICES_PER_ROW))
     grid = Table(*columns, box=box.SQUARE, show_header=False, show_lines=True)
     for row in build_rows(server):
         grid.add_row(*row)
@@ -52,9 +52,9 @@ def draw_server(table: RankTable, server: Server) -> Panel:
 def build_rows(server: Server) -> list[list[Text]]:
     """Return the cells of a server, four devices in a row. A row whose devices are all unused is left out."""
     devices = {device.device_id: device for device in server.devices}
-    first_numbers = sorted({number // DEVICES_A_ROW * DEVICES_A_ROW for number in devices})
+    first_numbers = sorted({number // DEVICES_PER_ROW * DEVICES_PER_ROW for number in devices})
     return [
-        [draw_device(number, devices.get(number)) for number in range(first, first + DEVICES_A_ROW)]
+        [draw_device(number, devices.get(number)) for number in range(first, first + DEVICES_PER_ROW)]
         for first in first_numbers
     ]
 

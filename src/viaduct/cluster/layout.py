@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from viaduct.cluster.plan import FP32_BYTES, INNER_LATENCY_S, LATENCY_S, Cluster, estimate_all_reduce_seconds
 
 MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
-# Small messages of each part: labels, their weights, the largest logit, three sums, and for the number of correct
-# images the largest logit again and its class. The second label and weight of mixed labels are not counted.
-MESSAGES = 6
-NUMBERS = 8  # numbers for each image in these messages together
+# Small messages of each part of the batch: labels, their weights, the largest logit, three sums, and for the number of
+# correct images the largest logit again and its class. The second label and weight of mixed labels are not counted.
+MESSAGES_PER_PART = 6
+NUMBERS_PER_IMAGE = 8  # in these messages together
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Comparison:
 
     def list_reasons(self) -> list[str]:
         """Return the figures as sentences."""
-        enough = "" if self.data_bytes >= MIN_SPLIT_BYTES else f", less than {format_bytes(MIN_SPLIT_BYTES)}"
+        too_small = "" if self.data_bytes >= MIN_SPLIT_BYTES else f", less than {format_bytes(MIN_SPLIT_BYTES)}"
         return [
-            f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{enough}, "
+            f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{too_small}, "
             f"{format_bytes(self.hybrid_bytes)} with hybrid; its logits {format_bytes(self.logits_bytes)} with either",
             f"sent for it in a step: about {1000 * self.data_seconds:.2f} ms with data (gradients), "
             f"{1000 * self.hybrid_seconds:.2f} ms with hybrid (features and sums)",
@@ -88,9 +88,10 @@ def compare_layouts(classifier: Classifier, cluster: Cluster) -> Comparison:
 def estimate_part_seconds(features: int, images: int, cluster: Cluster) -> float:
     """Return the communication time of one part of the batch in the hybrid layout."""
     features_seconds = estimate_all_reduce_seconds(images * features * FP32_BYTES, cluster)
-    small_seconds = estimate_all_reduce_seconds(images * NUMBERS * FP32_BYTES, cluster)  # latency of one message
+    small_bytes = images * NUMBERS_PER_IMAGE * FP32_BYTES
+    small_seconds = estimate_all_reduce_seconds(small_bytes, cluster)  # with the latency of one message
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
-    return features_seconds + small_seconds + (MESSAGES - 1) * latency
+    return features_seconds + small_seconds + (MESSAGES_PER_PART - 1) * latency
 
 
 def format_bytes(count: float) -> str:

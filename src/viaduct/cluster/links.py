@@ -143,7 +143,8 @@ def find_address_towards(host: str, port: int) -> str:
 
 def is_port_free(port: int) -> bool:
     """Return True if nothing listens on a port of this machine; raise BadValue if this user may not open it."""
-    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -160,7 +161,7 @@ def is_port_free(port: int) -> bool:
 
 
 def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
-    """Parse HOST:PORT or [IPV6]:PORT, both with an optional port; raise BadValue."""
+    """Parse HOST:PORT or [IPV6]:PORT, where :PORT may be missing; raise BadValue."""
     host, digits = split_endpoint(text.strip())
     if digits is None:
         digits = str(default_port)
@@ -174,7 +175,7 @@ def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
 
 
 def split_endpoint(text: str) -> tuple[str, str | None]:
-    """Return host and port of an endpoint as text. The port may be None; the host is empty if the text is malformed."""
+    """Return host and port of an endpoint as text: an empty host for malformed text, None for a missing port."""
     if is_ipv6(text):
         return text, None
     if text.startswith("["):
@@ -203,7 +204,7 @@ def is_host_name(host: str) -> bool:
 
 
 def refuse_ambiguous_address(host: str, text: str) -> None:
-    """Raise BadValue for an address that does not name one machine: unspecified, multicast or link-local."""
+    """Raise BadValue for an address that does not name one machine: unspecified, multicast or link-local IPv6."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:  # a name

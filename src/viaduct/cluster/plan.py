@@ -21,7 +21,7 @@ LATENCY_S = 30e-6  # assumed time of one message between servers, whatever its s
 MIB = 2**20
 FP32_BYTES = 4  # bytes of a weight, a gradient and a number of the optimizer's state: all are kept in fp32
 BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
-FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
+FLOPS_PER_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def estimate_compute_seconds(workload: Workload, cluster: Cluster, images: int) 
     """Return the compute time of a step with `images` images on each device: as measured, or by the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
-    return FLOPS_A_MULTIPLICATION * workload.multiplications * images / (cluster.tflops * 1e12)
+    return FLOPS_PER_MULTIPLICATION * workload.multiplications * images / (cluster.tflops * 1e12)
 
 
 # Communication

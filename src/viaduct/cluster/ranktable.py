@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from viaduct.cluster import environment
-from viaduct.cluster.draft import SUPER_POD, Draft, Template
+from viaduct.cluster.draft import SUPER_POD_VERSION, Draft, Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
 from viaduct.cluster.findings import Finding, format_count
 from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examination, examine, get_server_name, is_ipv4_address
@@ -208,7 +208,7 @@ def render_table(table: RankTable, template: Template = 1) -> str:
     """Return the table as JSON in either template; refuse the table of a super-pod."""
     if table.super_pod:
         raise BadValue(
-            f"{table.name} is a super-pod table (version {SUPER_POD}), which cannot be written.",
+            f"{table.name} is a super-pod table (version {SUPER_POD_VERSION}), which cannot be written.",
             "Its super_pod_list would be lost.",
         )
     document = build_template_1(table) if template == 1 else build_template_2(table)

@@ -16,7 +16,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple, get_args
 
 from viaduct.cards import NPU
-from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, read_draft
+from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD_VERSION, Draft, DraftDevice, DraftServer, read_draft
 from viaduct.cluster.findings import Field, Finding, format_count, make_finding
 from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
 from viaduct.errors import UnknownName
@@ -101,7 +101,7 @@ def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
         wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
         yield make_finding(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
     elif table.version and table.version.text != "1.0":
-        fix = f'Write "1.0"; "{SUPER_POD}" is for super-pods.'
+        fix = f'Write "1.0"; "{SUPER_POD_VERSION}" is for super-pods.'
         yield make_finding(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
 
 
@@ -212,7 +212,7 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     if hardware.card != "ascend-910" or table.super_pod or repeated:
         return
     for _, devices in group_by_server(table):
-        first_devices: dict[int, DraftDevice] = {}  # number of a network -> its first device
+        first_devices: dict[int, DraftDevice] = {}  # number of a subnet -> its first device
         for device in sorted(list_valid_devices(devices), key=lambda device: read_whole_number(device.device_id) or 0):
             problem = describe_subnet_error(device, first_devices)
             if problem and device.device_ip:
@@ -221,16 +221,16 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
                 )
                 yield make_finding(device.device_ip, "device-ip-subnets", problem, fix)
                 break
-            first_devices.setdefault(get_network(device), device)
+            first_devices.setdefault(get_subnet_number(device), device)
 
 
 def describe_subnet_error(device: DraftDevice, first_devices: dict[int, DraftDevice]) -> str:
-    """Describe the error of a device's subnet; empty if it fits the first devices of all networks."""
-    network, subnet = get_network(device), get_subnet(device)
-    for other_network, other in first_devices.items():
-        if (subnet == get_subnet(other)) != (network == other_network):
-            relation = "another subnet than" if network == other_network else "the same subnet as"
-            return f"{subnet}.0/24 is {relation} that of {other.path}"
+    """Describe the error of a device's subnet; empty if it fits the first devices of all subnets."""
+    number, address = get_subnet_number(device), get_subnet_address(device)
+    for other_number, other in first_devices.items():
+        if (address == get_subnet_address(other)) != (number == other_number):
+            relation = "another subnet than" if number == other_number else "the same subnet as"
+            return f"{address}.0/24 is {relation} that of {other.path}"
     return ""
 
 
@@ -280,14 +280,15 @@ def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Findin
 
 
 def check_one_server(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check a table with one server: its number of devices, and that two or four are in one network."""
+    """Check a table with one server: its number of devices, and that two or four are within 0-3 or within 4-7."""
     servers = list_countable_servers(table, hardware)
     if len(servers) != 1:
         return
     [(name, devices)] = servers
     path = get_device_list_path(table, name)
     numbers = [read_whole_number(device.device_id) for device in devices]
-    halves = {-1 if number is None else number // 4 for number in numbers}  # -1: reported by check_device_ids
+    # 0: devices 0 to 3; 1: devices 4 to 7; None: not a number, which check_device_ids reports.
+    halves = {None if number is None else number // 4 for number in numbers}
     if len(devices) not in (1, 2, 4, 8):
         wrong = f"{len(devices)} devices on one server"
         yield Finding("single-server-devices", path, str(len(devices)), wrong, "Take 1, 2, 4 or 8.")
@@ -316,9 +317,9 @@ def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Findin
         fix = f"Take {MAX_SERVERS} servers or fewer."
         yield Finding("cluster-servers-limit", get_server_list_path(table), str(len(servers)), wrong, fix)
     elif len(servers) & (len(servers) - 1):
-        nearest = 1 << (len(servers).bit_length() - 1)
+        smaller = 1 << (len(servers).bit_length() - 1)  # the next power of two below
         wrong = f"{len(servers)} servers; collectives are quickest with a power of two"
-        fix = f"{nearest} or {2 * nearest} servers would do better, if you can choose."
+        fix = f"{smaller} or {2 * smaller} servers would do better, if you can choose."
         yield Finding("cluster-power-of-two", get_server_list_path(table), str(len(servers)), wrong, fix)
 
 
@@ -344,7 +345,7 @@ def check_present_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]
             yield Finding("devices-present", path, str(len(devices)), wrong, "List only what `npu-smi info` shows.")
 
 
-# All have the same parameters: the draft of the table, and the hardware, which most of them do not need.
+# Each check takes the draft and the hardware, even if it does not need the hardware.
 CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
     check_status,
     check_version,
@@ -377,9 +378,9 @@ def report_bad_address(field: Field, rule: str, example: str) -> Finding:
 
 
 def list_countable_servers(table: Draft, hardware: Hardware) -> list[tuple[str, list[DraftDevice]]]:
-    """Return (server, its devices) for each server, if the hardware prescribes their numbers and they can be counted.
+    """Return (name, devices) of each server if HCCL prescribes their number for this card and they can be counted.
 
-    They cannot if a list or a server's id is missing, or if a server or a device is repeated.
+    They cannot be counted if a list or a server's id is missing, or if a server or a device is repeated.
     """
     if hardware.card != "ascend-910" or table.super_pod or not table.is_complete:
         return []
@@ -388,7 +389,7 @@ def list_countable_servers(table: Draft, hardware: Hardware) -> list[tuple[str, 
 
 
 def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
-    """Return (server, its devices) for each server; in template 2 the containers of one server are one server."""
+    """Return (name, devices) of each server; in template 2 the containers of one server are one server."""
     if table.template == 1:
         return [(get_server_name(server), list(server.devices)) for server in table.servers]
     servers: dict[str, list[DraftDevice]] = defaultdict(list)
@@ -426,7 +427,7 @@ def get_server_list_path(table: Draft) -> str:
 
 
 def get_device_list_path(table: Draft, name: str) -> str:
-    """Return the path of a server's device list; in template 2, of that of its first container."""
+    """Return the path of a server's device list; in template 2 that of its first container."""
     server = next(server for server in table.servers if get_server_name(server) == name)
     return f"{server.path}.{SERVER_KEYS[table.template][-1]}"
 
@@ -488,10 +489,11 @@ def is_host_address(text: str) -> bool:
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
 
 
-def get_network(device: DraftDevice) -> int:
-    """Return the number of the network in which a device must be: devices i and i+4 share network i."""
+def get_subnet_number(device: DraftDevice) -> int:
+    """Return the number of the subnet in which a device must be: devices i and i+4 share subnet i."""
     return (read_whole_number(device.device_id) or 0) % 4
 
 
-def get_subnet(device: DraftDevice) -> str:
+def get_subnet_address(device: DraftDevice) -> str:
+    """Return the first three numbers of a device's address: 192.168.0 of 192.168.0.2."""
     return device.device_ip.text.rpartition(".")[0] if device.device_ip else ""

@@ -42,7 +42,7 @@ LAUNCH = 'exec "${PYTHON:-python3}" -m viaduct launch'
 TRAIN_PROFILING = """\
 # PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
 """
-# Arguments of `train` for each suffix of a script's name.
+# Suffix of a script's name -> arguments of `train`.
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
 PRECISION_NAMES = {"fp32": "in fp32", "amp": "with mixed precision"}
 PRECISION_FLAGS = ("--precision", "--loss-scale")
@@ -67,8 +67,7 @@ class Job:
         return len(self.table.servers) if self.table else self.nodes
 
     @property
-    def per_machine(self) -> int:
-        """Number of ranks on each machine."""
+    def ranks_per_machine(self) -> int:
         return len(self.table.servers[0].devices) if self.table else self.ranks
 
     @property
@@ -130,14 +129,14 @@ def render_files(job: Job) -> Iterator[tuple[str, str, str]]:
     """Yield (name, text, purpose) of each file but job_secret."""
     environment = ENVIRONMENT_HEAD + ENVIRONMENTS[job.kind] + render_profiling_variables(TRAIN_PROFILING, "{}")
     yield "env.sh", environment, "the environment, sourced by the others"
-    for ranks in dict.fromkeys((1, job.per_machine)):
+    for ranks in dict.fromkeys((1, job.ranks_per_machine)):
         yield f"run_{ranks}p.sh", render_run_local(job, ranks), f"{format_count(ranks, 'device')} of this machine"
         for suffix, text in list_run_variants(job, ranks).items():
             yield f"run_{ranks}p_{suffix}.sh", text, f"the same, {PRECISION_NAMES[suffix]}"
     if job.machines > 1:
         machines = format_count(job.machines, "machine")
         yield "run_cluster.sh", render_run_cluster(job), f"this machine's part of {machines}"
-    sbatch = render_sbatch(job.kind, job.machines, job.per_machine, job.name, job.port, job.table is not None)
+    sbatch = render_sbatch(job.kind, job.machines, job.ranks_per_machine, job.name, job.port, job.table is not None)
     yield SBATCH, sbatch, "the job for Slurm"
     if job.table is not None:
         yield RANK_TABLE, render_table(job.table), "the rank table"
@@ -190,7 +189,7 @@ def render_run_variant(ranks: int, suffix: str, run: str) -> str:
 
 def render_run_cluster(job: Job) -> str:
     """Return the script that is started on each of several machines."""
-    machines, ranks = format_count(job.machines, "machine"), format_count(job.per_machine, "rank")
+    machines, ranks = format_count(job.machines, "machine"), format_count(job.ranks_per_machine, "rank")
     title = f"# To be started on each of {machines}, with {ranks} each."
     if job.table is not None:
         card = " --card other" if job.kind != "npu" else ""
@@ -199,7 +198,8 @@ def render_run_cluster(job: Job) -> str:
     else:
         check = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
         rendezvous = (
-            f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV" ${{NODE_RANK:+--node-rank "$NODE_RANK"}}'
+            f"--nodes {job.machines} --ranks {job.ranks_per_machine} "
+            '--rdzv "$RDZV" ${NODE_RANK:+--node-rank "$NODE_RANK"}'
         )
     start = f"{check}{READ_SECRET}{LAUNCH} {rendezvous} {job.launch_flags} {job.command_line}"
     return f'{HEAD}{title}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
@@ -207,7 +207,7 @@ def render_run_cluster(job: Job) -> str:
 
 def render_dockerfile(job: Job) -> str:
     files = ["env.sh"]
-    for ranks in dict.fromkeys((1, job.per_machine)):
+    for ranks in dict.fromkeys((1, job.ranks_per_machine)):
         files += [f"run_{ranks}p.sh", *(f"run_{ranks}p_{suffix}.sh" for suffix in list_run_variants(job, ranks))]
     files += ["run_cluster.sh"] if job.machines > 1 else []
     files += [RANK_TABLE] if job.table is not None else []
@@ -226,7 +226,7 @@ RUN (python3 -m pip list --format=freeze | grep -iE '^torch([-_](npu|mlu))?==' |
     && python3 -m pip install --no-cache-dir --constraint /tmp/kept.txt "${{VIADUCT}}[train]" \\
     && rm /tmp/kept.txt
 ENTRYPOINT ["bash"]
-CMD ["/job/run_{job.per_machine}p.sh"]
+CMD ["/job/run_{job.ranks_per_machine}p.sh"]
 """
 
 
@@ -305,7 +305,7 @@ def get_kubernetes_name(job: Job) -> str:
 
 def build_replica(job: Job, count: int) -> dict[str, Any]:
     """Return the specification of `count` equal pods, one for each machine."""
-    resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
+    resources = {RESOURCES.get(job.kind, "cpu"): job.ranks_per_machine}
     # Made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
     secret = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
     container = {
@@ -335,7 +335,7 @@ def render_pod_command(job: Job) -> str:
     rendezvous = (
         f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
     )
-    launch = f"{LAUNCH} --ranks {job.per_machine}{rendezvous} {job.launch_flags} -- {shlex.join(job.command)}"
+    launch = f"{LAUNCH} --ranks {job.ranks_per_machine}{rendezvous} {job.launch_flags} -- {shlex.join(job.command)}"
     return f"set -eu; . /job/env.sh; {launch}"
 
 

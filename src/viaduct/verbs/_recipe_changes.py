@@ -86,18 +86,18 @@ def check_flags(changes: dict[str, str], loaded: LoadedRecipe) -> None:
 
 
 def merge_changes(flags: Mapping[str, tuple[str, object]], settings: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Return the changes (field, value) of flags {name: (field, value)} and `--set`; refuse contradictions.
+    """Return the changes (field, value) of `flags` {name: (field, value)} and of `--set`; refuse contradictions.
 
-    A flag with the value None was not given.
+    A flag whose value is None was not given.
     """
     given = {name: (path, str(value)) for name, (path, value) in flags.items() if value is not None}
     by_field = {path: (name, text) for name, (path, text) in given.items()}
     changes = list(map(split_setting, settings or []))
     for path, text in changes:
-        name, other = by_field.get(path, ("", text))
-        if not is_same_value(text, other):
+        if path in by_field and not is_same_value(text, by_field[path][1]):
+            name, flag_text = by_field[path]
             flag = "--" + name.replace("_", "-")
-            raise BadValue(f"{flag} {other} and --set {path}={text} contradict each other.", "Give one of them.")
+            raise BadValue(f"{flag} {flag_text} and --set {path}={text} contradict each other.", "Give one of them.")
     return [*given.values(), *changes]
 
 

@@ -95,7 +95,7 @@ def check_out(out: Path, force: bool) -> None:
 def is_tensorflow(file: Path) -> bool:
     """Return True if the script and the files beside it train with TensorFlow.
 
-    If they import PyTorch, too, they train with it if they call `backward`.
+    If they import both frameworks, a call of `backward` means that they train with PyTorch.
     """
     from viaduct.rehearsal.project import FRAMEWORK_OF_PACKAGE, find_framework, read_project
 

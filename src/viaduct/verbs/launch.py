@@ -51,17 +51,18 @@ class StartByDefault(DefaultGroup):
     default = "start"
 
     def prepend_subcommand(self, arguments: list[str]) -> list[str]:
-        """Return the arguments with the subcommand that they mean in front: the one for an old flag, or `start`."""
-        begins_with_subcommand = bool(arguments) and arguments[0] in self.commands
-        for index, argument in enumerate(() if begins_with_subcommand else drop_command(arguments)):
+        """Return the arguments behind a subcommand: their own, the one that replaces an old flag, or `start`."""
+        if arguments and arguments[0] in self.commands:
+            return arguments
+        for index, argument in enumerate(drop_command(arguments)):
             flag, equals, value = argument.partition("=")
-            if flag in OLD_FLAGS and (equals or arguments[index + 1 : index + 2]):
-                value, end = (value, index + 1) if equals else (arguments[index + 1], index + 2)
-                return [OLD_FLAGS[flag], *arguments[:index], value, *arguments[end:]]
-        return super().prepend_subcommand(arguments)
+            before, after = arguments[:index], arguments[index + 1 :]
+            if flag in OLD_FLAGS and (equals or after):
+                return [OLD_FLAGS[flag], *before, *([value] if equals else []), *after]
+        return [self.default, *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments with their subcommand; print a notice if an old flag stood for it."""
+        """Parse the arguments behind their subcommand; print a notice if an old flag was given."""
         flags = drop_command(args)
         if "--help" in flags and not (flags[0] in self.commands or set(flags) & set(OLD_FLAGS)):
             return super().parse_args(ctx, args)

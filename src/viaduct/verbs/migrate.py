@@ -250,7 +250,7 @@ def print_outcome(outcome: Outcome, output: Output) -> None:
 
 
 def describe_written(outcome: Outcome, output: Output) -> str:
-    """Return the last line of the output: the written files, or a note that there are none."""
+    """Return the last line of the output: which files were written, if any."""
     from viaduct.migration.summary import plural
     from viaduct.migration.walk import printable_path
 
@@ -259,7 +259,7 @@ def describe_written(outcome: Outcome, output: Output) -> str:
     if not output.in_place:
         return "No migrated file was written; --out DIR or --in-place writes them."
     if not outcome.changed_files:
-        return "Nothing was changed: there is nothing to write."
+        return "Nothing was changed."
     if len(outcome.files_to_write) == 1:
         return f"Written: {printable_path(outcome.root / outcome.files_to_write[0].path)}"
     return f"Written: {plural(len(outcome.files_to_write), 'file')} in {printable_path(outcome.root)}"
