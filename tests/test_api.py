@@ -79,7 +79,7 @@ def test_a_model_that_cannot_be_fused_is_returned_as_it_is(caplog: pytest.LogCap
 def test_a_model_that_must_be_fused_and_cannot_be_is_refused() -> None:
     with pytest.raises(BadValue, match="the model is on cpu"):
         viaduct.fuse(torch.nn.Linear(2, 2), strict=True)
-    with pytest.raises(BadValue, match="it has no parameters"):
+    with pytest.raises(BadValue, match="the model has no parameters"):
         viaduct.fuse(torch.nn.ReLU(), strict=True)
 
 

@@ -123,7 +123,7 @@ def load_recipe(recipe: str | Recipe) -> LoadedRecipe:
     from viaduct.recipes import LoadedRecipe, Recipe, load
 
     if isinstance(recipe, Recipe):
-        return LoadedRecipe("recipe", recipe, "", None)
+        return LoadedRecipe(name="recipe", recipe=recipe, docstring="", file=None)
     if not isinstance(recipe, str):
         raise BadValue(f"the recipe is {recipe!r}; it must be a name, a path or a Recipe.")
     return load(recipe)
@@ -158,12 +158,12 @@ def check_changes(changes: object) -> None:
             raise BadValue(f"changes has the key {show_value(path)}; a key must be the path of a field.", example)
 
 
-def check_model(name: str, model: object) -> None:
-    """Raise BadValue if `model`, the argument of the function called `name`, is not a torch.nn.Module."""
+def check_model(function: str, model: object) -> None:
+    """Raise BadValue if `model`, an argument of the function of this name, is not a torch.nn.Module."""
     from torch import nn
 
     if not isinstance(model, nn.Module):
-        raise BadValue(f"{name}: the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
+        raise BadValue(f"{function}: the model is of type {type(model).__name__}; it must be a torch.nn.Module.")
 
 
 class LogStream(io.TextIOBase):
@@ -326,8 +326,8 @@ def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
     """Compare two dumps. The result has a row for each tensor in `rows`, and the `exit_code` of `viaduct compare`.
 
-    It is 2 if no pair of tensors was compared, 1 if the result of a row is "bad" (beyond a threshold) or "refused"
-    (it could not be compared), else 0. Options are those of `viaduct.comparison.drift.Options`.
+    The exit code is 2 if no pair of tensors was compared, 1 if a row is "bad" (beyond a threshold) or "refused" (it
+    could not be compared), else 0. Options are those of `viaduct.comparison.drift.Options`.
     """
     from viaduct.comparison.drift import Options
     from viaduct.comparison.drift import compare as compare_dumps

@@ -68,7 +68,7 @@ class GivenPath(NamedTuple):
 
 
 def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequence[str] = ()) -> BadPath | None:
-    """Return the error to print; None if viaduct cannot explain the cause of `error` to the user.
+    """Return the message for the user; None if viaduct cannot explain `error`.
 
     `arguments` is the command line after `viaduct`; `flags` are the flags that take a value.
     """

@@ -19,6 +19,8 @@ from viaduct.plain_files import open_plain_file, read_plain_file
 MAX_INDEX = 512 << 20  # bytes; millions of files fit
 MAX_TEXT = 1 << 20  # bytes of config, HEAD and other small files
 SUBMODULE_MODE = 0o160000
+EXTENDED = 0x4000  # in the flags of an index entry: 16 further bits of flags follow
+SKIP_WORKTREE = 0x4000  # in these further flags
 # Lines of a config file: `[section "subsection"]`, and `key = value` or `key` alone.
 SECTION = re.compile(r"\s*\[\s*([\w.-]+)\s*(?:\"((?:[^\"\\]|\\.)*)\")?\s*\]")
 SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*$")
@@ -220,7 +222,7 @@ def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
 def find_checksum_algorithm(data: bytes) -> str:
     """Return the algorithm of the checksum at the end of an index; raise ValueError if the checksum is wrong.
 
-    Empty if there is none: git writes zeros instead with index.skipHash.
+    Return "" if there is none: git writes zeros instead with index.skipHash.
     """
     for name, width in (("sha1", 20), ("sha256", 32)):
         if len(data) > width and hashlib.new(name, data[:-width]).digest() == data[-width:]:
@@ -241,7 +243,7 @@ def parse_entry(data: bytes, start: int, version: int, width: int, previous: byt
     (flags,) = struct.unpack_from(">H", data, end)
     end += 2
     extended_flags = 0
-    if flags & 0x4000:
+    if flags & EXTENDED:
         (extended_flags,) = struct.unpack_from(">H", data, end)
         end += 2
     if version == 4:
@@ -253,7 +255,7 @@ def parse_entry(data: bytes, start: int, version: int, width: int, previous: byt
         stop = data.index(0, end)
         path = data[end:stop]
         following = start + (stop - start + 8) // 8 * 8  # padded with one to eight NULs
-    stage, skip_worktree = flags >> 12 & 3, bool(extended_flags & 0x4000)
+    stage, skip_worktree = flags >> 12 & 3, bool(extended_flags & SKIP_WORKTREE)
     return Entry(digest, mode, size, (ctime, ctime_ns), (mtime, mtime_ns), inode, stage, skip_worktree), path, following
 
 

@@ -36,7 +36,6 @@ UNSAFE = re.compile(
     "\ud800-\udfff"  # bytes of a file name that are not UTF-8
     "]"
 )
-SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def print_note(line: str) -> None:
@@ -163,13 +162,11 @@ def tidy_message(text: str) -> str:
 
 
 def escape_character(character: str) -> str:
-    """Return one character as an escape: `\\n`, `\\x1b` or `\\u202e`."""
+    r"""Return one character as an escape: `\n`, `\x1b` or `\u202e`."""
     code = ord(character)
-    if character in SHORT_ESCAPES:
-        return SHORT_ESCAPES[character]
     if 0xDC80 <= code <= 0xDCFF:  # a byte from 0x80 on, decoded by os.fsdecode
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return character.encode("unicode_escape").decode()
 
 
 @contextmanager

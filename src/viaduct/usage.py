@@ -101,7 +101,8 @@ def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
     parameter, message = error.param, str(error.message).removeprefix("Value error, ")
     flags = [flag for flag in parameter.opts if flag.startswith("-")] if parameter is not None else []
     name = flags[0] if flags else (parameter.name.upper() if parameter is not None else "a value")
-    value = repr(given) if (given := find_flag_value(flags, arguments)) is not None else ""
+    given = find_flag_value(flags, arguments)
+    value = "" if given is None else repr(given)
     if choices := re.match(r"(?P<value>.*) is not one of (?P<choices>.*?)\.?$", message, re.DOTALL):
         known = re.findall(r"'([^']*)'", choices["choices"])
         closest = find_closest(choices["value"].strip("'"), known)
@@ -127,7 +128,7 @@ def list_flag_values(flags: Collection[str], arguments: Sequence[str]) -> Iterat
 
 
 def find_flag_value(flags: Collection[str], arguments: Sequence[str]) -> str | None:
-    """Return the value of these flags on the command line, of several the last; None if they are not given."""
+    """Return the last value of these flags on the command line; None if they are not given."""
     return next(reversed([value for _, value in list_flag_values(flags, arguments)]), None)
 
 

@@ -54,7 +54,7 @@ def test_a_report_is_found_inside_a_wrapper_and_is_no_state() -> None:
 @pytest.mark.parametrize(
     ("network", "reason"),
     [
-        (nn.ReLU(), "it has no parameters"),
+        (nn.ReLU(), "the model has no parameters"),
         (nn.Conv2d(3, 4, 1), "they are for cuda, and the model is on cpu"),
         (nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2, device="meta")]), "the model is on cpu and meta"),
     ],

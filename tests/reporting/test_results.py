@@ -38,6 +38,11 @@ def test_a_run_that_never_arrives_is_reported_to_fall_short() -> None:
     assert "does not reach" in describe_time_to_accuracy(SLOW, run("quick", {10: 0.8, 20: 0.8975}, minutes=6.0))
 
 
+def test_a_run_without_a_recorded_best_is_compared_by_its_last_accuracy() -> None:
+    quick = {**run("quick", {10: 0.8, 20: 0.7}, minutes=6.0), "best": None}
+    assert "its best is 70.00 %" in describe_time_to_accuracy(SLOW, quick)
+
+
 def test_epochs_that_only_one_run_has_keep_the_other_cells_empty() -> None:
     lines = render_comparison(SLOW, run("quick", {5: 0.6, 10: 0.8}, minutes=6.0)).splitlines()
     assert "| 5 |  |  | 60.00 | 3.0 |" in lines

@@ -1,8 +1,7 @@
 """Advice about features of CUDA that another card lacks or has under another name, in English and Chinese.
 
-The keys of each table are the names of the cards. The key `any`, which some tables have, stands for a script that runs
-on every card.
-`viaduct migrate` prints these texts.
+`viaduct migrate` prints these texts. The keys of each table are the names of the cards; `any`, which some tables have,
+is the advice for a script that shall run on every card.
 """
 
 from __future__ import annotations

@@ -103,8 +103,9 @@ def find_counterpart(name: str, card: Card) -> str | None:
         module = max(modules, key=len, default=None)
         if module is not None:
             member = name[len(module) + 1 :].partition(".")[0]
-            renamed = RENAMED_NAMES[card.name].get(module, module)
-            return renamed + name[len(module) :] if not member or member in members_by_module[module] else None
+            if member and member not in members_by_module[module]:
+                return None
+            return RENAMED_NAMES[card.name].get(module, module) + name[len(module) :]
     first, dot, members = name.partition(".")
     if first in NPU_AND_MLU_NAMES or first in MORE_NAMES[card.name]:
         return name

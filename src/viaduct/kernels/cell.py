@@ -198,12 +198,12 @@ class CellPass:
     def add_state(self, index: int, terms: list[Term]) -> None:
         """Compute a state and pass it to all its readers."""
         wiring = find_wirings(self.cell)[index]
-        outside = 0 if wiring.output_index is None else self.readers
+        outside_readers = 0 if wiring.output_index is None else self.readers
         buffer = None if wiring.output_index is None else self.buffer.make_slice(wiring.output_index, terms)
-        outputs = sum_terms(terms, list_readers(wiring) + [True] * outside, buffer)
+        outputs = sum_terms(terms, list_readers(wiring) + [True] * outside_readers, buffer)
         self.distribute(wiring, outputs)
         if wiring.output_index is not None:
-            self.parts[wiring.output_index] = outputs[-outside:]
+            self.parts[wiring.output_index] = outputs[-outside_readers:]
 
     def distribute(self, wiring: Wiring, outputs: list[Tensor]) -> None:
         """Pass a state to its readers inside the cell; `outputs` begin in the order of `list_readers`."""

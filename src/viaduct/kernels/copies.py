@@ -21,7 +21,7 @@ class Copies:
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
         self.weights: Weights = {}
-        self.are_fresh = False  # True during a training pass of the network, at whose begin all were refreshed
+        self.are_fresh = False  # True during a training pass of the network, which begins by refreshing all
         self.has_logged_precision = False  # set by fuse.is_in_precision, which logs a mismatch once
 
     def add(self, convolutions: Iterable[nn.Conv2d]) -> None:

@@ -52,7 +52,7 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
         copies.attach(network)
     fused = tuple(name for name, reason in outcomes if reason is None)
     unfused = tuple((name, reason) for name, reason in outcomes if reason is not None)
-    obstacle = None if outcomes else "it has no bottleneck block, which the kernels are for"
+    obstacle = None if outcomes else "the model has no bottleneck block, which they are for"
     return set_report(network, FuseReport(fused, unfused, obstacle))
 
 

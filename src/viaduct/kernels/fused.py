@@ -43,9 +43,9 @@ def find_obstacle(network: nn.Module, dtype: torch.dtype) -> str | None:
     devices = {parameter.device for parameter in network.parameters()}
     kinds = sorted({device.type for device in devices})
     if not devices:
-        return "it has no parameters"
+        return "the model has no parameters"
     if hasattr(network, "_orig_mod"):
-        return "it was compiled by torch.compile, which does not see them; fuse it before"
+        return "the model was compiled by torch.compile, which does not see them; fuse it before"
     if kinds != ["cuda"]:
         return f"they are for cuda, and the model is on {' and '.join(kinds)}"
     if find_spec("triton") is None:

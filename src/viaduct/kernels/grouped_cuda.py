@@ -96,10 +96,10 @@ class Tile:
         return pixels
 
     def fit(self, max_pixels: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
-        """Return rows and images of a block: as many as fit into `max_pixels`, evenly divided among blocks."""
+        """Return rows and images of a block: those of the block shape, or as many as fit, evenly divided."""
         fitting_rows = [rows for rows in range(1, self.image_rows + 1) if self.count_pixels(rows, 1) <= max_pixels]
-        rows = min(block_shape.rows or max(fitting_rows, default=1), self.image_rows)
-        rows = block_shape.rows or count_blocks(self.image_rows, count_blocks(self.image_rows, rows))
+        strips = count_blocks(self.image_rows, max(fitting_rows, default=1))
+        rows = block_shape.rows or count_blocks(self.image_rows, strips)
         if rows < self.image_rows:
             return rows, 1
         fitting_images = [n for n in range(1, max_images + 1) if self.count_pixels(rows, n) <= max_pixels]

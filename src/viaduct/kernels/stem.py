@@ -96,7 +96,7 @@ class Size:
     height: int
     width: int
     filters: int
-    before: int  # padding of the pool above and to the left
+    pool_padding: int  # above and to the left
 
     @property
     def rows(self) -> int:
@@ -136,7 +136,7 @@ def pool(x: Tensor, norm: Norm, size: Size) -> tuple[Tensor, Tensor, Tensor]:
     loop = find_sizes("stem_pool", size.shape, x.dtype, POOL)
     stem_kernels.pool_forward_kernel[(count_blocks(rows, loop.block),)](
         *(x, norm.scale, norm.shift, pooled, argmax, max_input, rows, size.height, size.width, *size.pooled_size),
-        *(size.before, size.filters, loop.block),
+        *(size.pool_padding, size.filters, loop.block),
         num_warps=loop.warps,
     )
     return pooled, argmax, max_input
@@ -165,7 +165,7 @@ def compute_input_gradient(gradient: Tensor, argmax: Tensor, x: Tensor, norm: No
     stem_kernels.stem_input_gradient_kernel[(count_blocks(blocks, loop.block),)](
         *(gradient, argmax, x, norm.mean, norm.inverse_deviation, norm.scale, sums.total, sums.product, out),
         *(blocks, size.rows),
-        *(size.height, size.width, *size.pooled_size, size.before, size.filters, loop.block),
+        *(size.height, size.width, *size.pooled_size, size.pool_padding, size.filters, loop.block),
         num_warps=loop.warps,
     )
     return out

@@ -56,7 +56,7 @@ class OutputBuffer:
         x = terms[0].x
         channels = x.shape[1]
         if self.rows is None:
-            self.size = output_size(terms[0])
+            self.size = find_output_size(terms[0])
             self.rows = x.new_empty((self.size[0] * self.size[1] * self.size[2], channels * self.parts))
         return BufferSlice(self.rows[:, index * channels : (index + 1) * channels])
 
@@ -72,7 +72,7 @@ class BufferSlice:
     rows: Tensor
 
 
-def output_size(term: Term) -> tuple[int, int, int]:
+def find_output_size(term: Term) -> tuple[int, int, int]:
     """Return number of images, height and width of a term's value."""
     count, _, *sizes = term.x.shape
     height, width = sizes if term.pool is None else term.pool.compute_output_size(*sizes)
@@ -97,7 +97,7 @@ class StateFunction(torch.autograd.Function):
     def forward(ctx: Any, terms: list[Term], readers: list[bool], buffer: BufferSlice | None, *tensors: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         saved = [prepare_term(term, x) for term, x in zip(terms, tensors, strict=False)]
-        size = output_size(terms[0])
+        size = find_output_size(terms[0])
         raw, positive = allocate_outputs(tensors[0], size, readers, buffer)
         # A single norm with one reader needs no signs: its backward kernels recompute the ReLU's mask.
         ctx.is_single_norm = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].factor is None

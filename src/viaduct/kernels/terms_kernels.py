@@ -21,11 +21,11 @@ AVERAGE = tl.constexpr(4)
 
 @triton.jit
 def compute_term(
-    x, scale, shift, keep, argmax, pixel, channel, rows, channels, height, width, out_height, out_width, area,
-    top, left, KIND: tl.constexpr, SIZE: tl.constexpr, STRIDE: tl.constexpr, KEEP: tl.constexpr,
+    x, scale, shift, factor, argmax, pixel, channel, rows, channels, height, width, out_height, out_width, area,
+    top, left, KIND: tl.constexpr, SIZE: tl.constexpr, STRIDE: tl.constexpr, FACTOR: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of a term in float32; KEEP: multiply each image of `area` pixels by its drop path factor.
+    """Compute a tile of a term in float32; FACTOR: multiply each image of `area` pixels by its drop path factor.
     A max pool stores the index of the maximum in `argmax`."""
     inside = channel < channels
     in_bounds = (pixel < rows)[:, None] & inside[None, :]
@@ -43,8 +43,8 @@ def compute_term(
         scales = tl.load(scale + channel, mask=inside, other=0.0)
         shifts = tl.load(shift + channel, mask=inside, other=0.0)
         value = value * scales[None, :] + shifts[None, :]
-    if KEEP:
-        value *= tl.load(keep + pixel // area, mask=pixel < rows, other=0.0)[:, None]
+    if FACTOR:
+        value *= tl.load(factor + pixel // area, mask=pixel < rows, other=0.0)[:, None]
     return value
 
 
@@ -55,11 +55,11 @@ PADS = ["first_top", "first_left", "second_top", "second_left"]
 
 @triton.jit(do_not_specialize=[*SIZES, *PADS])
 def sum_kernel(
-    first, first_scale, first_shift, first_keep, first_argmax, first_top, first_left,
-    second, second_scale, second_shift, second_keep, second_argmax, second_top, second_left,
+    first, first_scale, first_shift, first_factor, first_argmax, first_top, first_left,
+    second, second_scale, second_shift, second_factor, second_argmax, second_top, second_left,
     raw, positive, signs, pitch, rows, channels, height, width, out_height, out_width, area,
-    FIRST: tl.constexpr, FIRST_SIZE: tl.constexpr, FIRST_KEEP: tl.constexpr,
-    SECOND: tl.constexpr, SECOND_SIZE: tl.constexpr, SECOND_KEEP: tl.constexpr,
+    FIRST: tl.constexpr, FIRST_SIZE: tl.constexpr, FIRST_FACTOR: tl.constexpr,
+    SECOND: tl.constexpr, SECOND_SIZE: tl.constexpr, SECOND_FACTOR: tl.constexpr,
     STRIDE: tl.constexpr, RAW: tl.constexpr, POSITIVE: tl.constexpr, SIGNS: tl.constexpr,
     TILE_HEIGHT: tl.constexpr, TILE_WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -69,13 +69,13 @@ def sum_kernel(
     pixel = list_pixels(tl.program_id(0), rows, out_height, out_width, TILE_HEIGHT, TILE_WIDTH)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     value = compute_term(
-        first, first_scale, first_shift, first_keep, first_argmax, pixel, channel, rows, channels, height, width,
-        out_height, out_width, area, first_top, first_left, FIRST, FIRST_SIZE, STRIDE, FIRST_KEEP, ROWS, COLUMNS,
+        first, first_scale, first_shift, first_factor, first_argmax, pixel, channel, rows, channels, height, width,
+        out_height, out_width, area, first_top, first_left, FIRST, FIRST_SIZE, STRIDE, FIRST_FACTOR, ROWS, COLUMNS,
     )  # fmt: skip
     if SECOND > 0:
         value += compute_term(
-            second, second_scale, second_shift, second_keep, second_argmax, pixel, channel, rows, channels, height,
-            width, out_height, out_width, area, second_top, second_left, SECOND, SECOND_SIZE, STRIDE, SECOND_KEEP,
+            second, second_scale, second_shift, second_factor, second_argmax, pixel, channel, rows, channels, height,
+            width, out_height, out_width, area, second_top, second_left, SECOND, SECOND_SIZE, STRIDE, SECOND_FACTOR,
             ROWS, COLUMNS,
         )  # fmt: skip
     in_bounds = (pixel < rows)[:, None] & (channel < channels)[None, :]

@@ -113,8 +113,8 @@ def choose_log_ticks(low: float, high: float, count: int) -> list[float]:
 
 def label_linear_ticks(values: Sequence[float]) -> list[str]:
     """Return labels with as many decimals as the step needs; millions and the very small in short forms."""
-    step = values[1] - values[0] if len(values) > 1 else abs(values[0]) if values else 1.0
     largest = max(map(abs, values), default=0.0)
+    step = values[1] - values[0] if len(values) > 1 else largest
     if largest >= 1e12 or 0 < largest < 1e-3:
         return [format_scientific(value) for value in values]
     scale, suffix = next(unit for unit in UNITS if largest >= unit[0] or unit[0] == 1)

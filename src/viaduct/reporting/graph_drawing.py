@@ -62,7 +62,7 @@ class GraphDrawing:
         names = [node.name for node in self.nodes]
         layers, chains = assign_layers(names, remove_cycles(names, self.edges))
         centres = place_nodes(order_layers(layers, chains))
-        width = max((x + half_width(name) for name, (x, _) in centres.items()), default=0) + 1
+        width = max((x + get_half_width(name) for name, (x, _) in centres.items()), default=0) + 1
         boxes = []
         for node in self.nodes:
             x, y = centres[node.name]
@@ -179,18 +179,18 @@ def order_layers(layers: list[Layer], chains: Mapping[Edge, list[str]]) -> list[
 
 def place_nodes(layers: list[Layer]) -> dict[str, tuple[float, float]]:
     """Return the centre of every node and lane; layers are centred under the widest."""
-    widths = [sum(2 * half_width(name) + GAP_X for name in layer) - GAP_X for layer in layers]
+    widths = [sum(2 * get_half_width(name) + GAP_X for name in layer) - GAP_X for layer in layers]
     widest = max(widths, default=0)
     centres = {}
     for level, (layer, width) in enumerate(zip(layers, widths, strict=True)):
         x = (widest - width) / 2 + 1
         for name in layer:
-            centres[name] = (x + half_width(name), 1 + level * (HEIGHT + GAP_Y) + HEIGHT / 2)
-            x += 2 * half_width(name) + GAP_X
+            centres[name] = (x + get_half_width(name), 1 + level * (HEIGHT + GAP_Y) + HEIGHT / 2)
+            x += 2 * get_half_width(name) + GAP_X
     return centres
 
 
-def half_width(name: str) -> float:
+def get_half_width(name: str) -> float:
     return (LANE_WIDTH if name.startswith(LANE_PREFIX) else WIDTH) / 2
 
 

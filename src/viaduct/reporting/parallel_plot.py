@@ -24,7 +24,7 @@ AxisValue = float | int | str | bool | None
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """One value for each run, or None. A value that is not a number makes this an axis of categories."""
+    """One value for each run, or None. If a value is not a number, all are categories."""
 
     name: str
     values: Sequence[AxisValue]
@@ -97,12 +97,12 @@ def choose_between_ends(axis: PlotAxis) -> list[AxisValue]:
 
 @dataclass(frozen=True)
 class ParallelPlot:
-    """`names` of the runs, and axes with a value for each run; `colour` is the index of the axis that colours lines."""
+    """A line for each run; `colour` is the index in `axes` of the axis that colours the lines, -1 for the last."""
 
     template: ClassVar[str] = "parallel_plot.html"
 
     title: str
-    names: Sequence[str]
+    names: Sequence[str]  # of the runs
     axes: Sequence[PlotAxis]
     colour: int = -1
 

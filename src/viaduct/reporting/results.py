@@ -54,21 +54,19 @@ def render_trainings(results: dict[str, dict[str, Any]]) -> list[str]:
     if not results:
         return []
     columns = [
-        *("recipe", "top-1 %", "best %", "epochs", "train min", "all min"),
-        *("images/s", "precision", "machine", "date"),
-    ]
+        "recipe", "top-1 %", "best %", "epochs", "train min", "all min", "images/s", "precision", "machine", "date",
+    ]  # fmt: skip
     rows = [make_training_row(name, record) for name, record in results.items()]
     notes = [f"- {find_title(record)}: {record['note']}\n" for record in results.values() if record.get("note")]
     return ["## Training runs\n", render_table(columns, rows), "".join(notes)]
 
 
 def make_training_row(name: str, record: dict[str, Any]) -> list[str]:
-    """Return a training run as a row: its best accuracy is the last one if no best one is recorded."""
-    minutes, best = record["minutes"], record["best"] or record["final"]
+    minutes = record["minutes"]
     return [
         f"[{find_title(record)}](results/{name})",
         f"{100 * record['final']['top1']:.2f}",
-        f"{100 * best['top1']:.2f}",
+        f"{100 * find_best_top1(record):.2f}",
         f"{record['epochs']:.0f}",
         f"{minutes['training']:.1f}",
         f"{sum(minutes.values()):.1f}",
@@ -77,6 +75,11 @@ def make_training_row(name: str, record: dict[str, Any]) -> list[str]:
         record["machine"]["description"],
         record["date"],
     ]
+
+
+def find_best_top1(record: dict[str, Any]) -> float:
+    """Return the best top-1 accuracy of a training run; the last one if no best one is recorded."""
+    return float((record["best"] or record["final"])["top1"])
 
 
 def find_title(record: dict[str, Any]) -> str:
@@ -113,7 +116,7 @@ def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any]) -> 
     evaluations = second["samples"]["evaluations"]
     reached = next((evaluation for evaluation in evaluations if evaluation["top1"] >= final - NEAR), None)
     if reached is None:
-        return f"The second does not reach the first's {goal}; its best is {100 * second['best']['top1']:.2f} %."
+        return f"The second does not reach the first's {goal}; its best is {100 * find_best_top1(second):.2f} %."
     epochs = reached["epoch"] / first["epochs"]
     minutes = compute_minutes_at(second, reached) / first["minutes"]["training"]
     return (

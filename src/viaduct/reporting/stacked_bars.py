@@ -34,7 +34,8 @@ OUTLIER_RATIO = 4.0
 class BarGroup:
     """Bars that are shown together, such as the steps of one rank.
 
-    `labels` has one entry for each bar, `layers` one row of values for each layer; None: not measured.
+    `labels` has one entry for each bar. `layers` has a row for each layer, with a value for each bar or None if it was
+    not measured.
     """
 
     name: str
@@ -44,22 +45,23 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class StackedBars:
-    """`layers` are the names of the layers from the bottom up; `group_label` names the choice of a group."""
+    """Groups of stacked bars; `group_label` names the choice of a group."""
 
     template: ClassVar[str] = "stacked_bars.html"
 
     title: str
     x_label: str
     y_label: str
-    layers: Sequence[str]
+    layer_names: Sequence[str]  # from the bottom up
     groups: Sequence[BarGroup]
     unit: str = ""
     group_label: str = "group"
 
     def __post_init__(self) -> None:
         for group in self.groups:
-            if len(group.layers) != len(self.layers):
-                raise ValueError(f"group {group.name!r} has {len(group.layers)} layers for {len(self.layers)} names.")
+            if len(group.layers) != len(self.layer_names):
+                counts = f"{len(group.layers)} layers for {len(self.layer_names)} names"
+                raise ValueError(f"group {group.name!r} has {counts}.")
             if any(len(layer) != len(group.labels) for layer in group.layers):
                 raise ValueError(f"group {group.name!r} has {len(group.labels)} labels for other numbers of values.")
 
@@ -84,13 +86,13 @@ class StackedBars:
     @property
     def legend(self) -> list[tuple[int, str]]:
         """Return the number of the colour and the name of each layer."""
-        return [(index % COLOURS, name) for index, name in enumerate(self.layers)]
+        return [(index % COLOURS, name) for index, name in enumerate(self.layer_names)]
 
     @property
     def data(self) -> dict[str, object]:
         """Return what the script needs."""
         data = [view.data for view in self.views]
-        return {"layers": list(self.layers), "unit": self.unit, "group": self.group_label, "views": data}
+        return {"layers": list(self.layer_names), "unit": self.unit, "group": self.group_label, "views": data}
 
 
 @dataclass(frozen=True)

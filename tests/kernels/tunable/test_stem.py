@@ -48,7 +48,7 @@ def test_pipelines_that_do_not_fit_into_shared_memory_are_refused() -> None:
 
 
 def test_windows_at_the_edge_choose_no_cell_outside_of_the_image() -> None:
-    size = stem.Size(count=1, height=4, width=4, filters=64, before=0)
+    size = stem.Size(count=1, height=4, width=4, filters=64, pool_padding=0)
     cells = torch.arange(9).repeat(4, 8)[:, :64]
     dropped = drop_cells_outside(cells, size)
     assert torch.equal(dropped[0], cells[0])  # the window at the top left is whole
