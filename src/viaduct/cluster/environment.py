@@ -41,9 +41,11 @@ def build_server_variables(
 ) -> dict[str, str]:
     """Return the environment variables of one server, for torchrun; refuse servers with unequal numbers of devices."""
     server = table.server(server_id)
-    examples = {len(other.devices): other.server_id for other in reversed(table.servers)}  # one server of each size
+    examples: dict[int, str] = {}  # number of devices -> the first server that has as many
+    for other in table.servers:
+        examples.setdefault(len(other.devices), other.server_id)
     if len(examples) > 1:
-        listed = join_first([f"{name} has {size}" for size, name in reversed(examples.items())])
+        listed = join_first([f"{name} has {size}" for size, name in examples.items()])
         raise BadValue(
             f"torchrun needs the same number of devices on each server: {listed}.",
             "Start each process yourself, with the variables of `--rank N`.",

@@ -46,7 +46,7 @@ from viaduct.terminal import escape_controls, stop_escaping_output, tidy_message
 if TYPE_CHECKING:
     from viaduct.cluster.agent import Failure, Outcome
 
-OWN_VERBS = ("train", "evaluate")
+OWN_VERBS = ("train", "evaluate")  # that may be launched without `viaduct` before them
 PYTHONS = ("python", "python3")
 MAX_RESTARTS = 3  # default of --max-restarts
 CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported

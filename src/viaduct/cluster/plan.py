@@ -76,8 +76,8 @@ class Cluster:
             if value < 1:
                 raise BadValue(f"{flag} is {value}; it must be 1 or more.")
         numbers = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
-        for flag, number in {**numbers, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
-            if not 0 < number < float("inf"):
+        for flag, number in {**numbers, "--step-ms": self.step_ms}.items():
+            if number is not None and not 0 < number < math.inf:
                 raise BadValue(f"{flag} is {number:g}; it must be above 0 and finite.")
 
 

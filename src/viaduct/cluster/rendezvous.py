@@ -245,11 +245,11 @@ class ServerRendezvous(StoreRendezvous):
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait until all servers are ready for a round in which this server has not taken part."""
-        number = self._call_store(lambda: self._store.add("round", 0))
-        was_ready = self._call_store(lambda: self._store.check([f"{number}/{self.node}"]))
+        newest = self._call_store(lambda: self._store.add("round", 0))
+        was_ready = self._call_store(lambda: self._store.check([f"{newest}/{self.node}"]))
         if was_ready:  # this server is the first to start a new round, or has come back
-            number = self._call_store(lambda: self._store.add("round", 1))
-        self.round = self._wait_for_all(number)
+            newest = self._call_store(lambda: self._store.add("round", 1))
+        self.round = self._wait_for_all(newest)
         store = PrefixStore(f"round/{self.round}", self._store)
         if self.node == 0:
             self._store_of_ranks = serve_store(self.share.address)
@@ -258,35 +258,36 @@ class ServerRendezvous(StoreRendezvous):
         address, port = json.loads(self._call_store(lambda: store.get("ranks")))
         return RendezvousInfo(store, self.node, len(self.share.names), RendezvousStoreInfo(str(address), int(port)))
 
-    def _wait_for_all(self, number: int) -> int:
-        """Wait until all servers are ready for round `number` or a later one; return the round's number."""
+    def _wait_for_all(self, round_number: int) -> int:
+        """Wait until all servers are ready for this round or a later one; return the number of that round."""
         begin = time.monotonic()
         has_reported = False
-        while not self._call_store(partial(self._announce_readiness, number)):
+        while not self._call_store(partial(self._announce_readiness, round_number)):
             self._raise_if_ended()
-            number = max(number, self._heartbeat.round)
+            round_number = max(round_number, self._heartbeat.round)
             waited = time.monotonic() - begin
             if waited > self.timeout:
-                missing = format_servers(self._call_store(partial(self._list_missing, number)))
+                missing = format_servers(self._call_store(partial(self._list_missing, round_number)))
                 self.leave(f"{missing} did not join")
                 raise JobEnded(
                     f"{missing} did not join within {self.timeout:g} seconds.",
                     "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
                 )
             if not has_reported and waited > 2:
-                self._report(f"waiting for {format_servers(self._call_store(partial(self._list_missing, number)))}.")
+                missing = format_servers(self._call_store(partial(self._list_missing, round_number)))
+                self._report(f"waiting for {missing}.")
                 has_reported = True
             time.sleep(POLL_S)
-        return number
+        return round_number
 
-    def _announce_readiness(self, number: int) -> bool:
+    def _announce_readiness(self, round_number: int) -> bool:
         """Announce that this server is ready for a round; return True if all servers are."""
-        self._store.set(f"{number}/{self.node}", "ready")
-        return self._store.check([f"{number}/{node}" for node in range(len(self.share.names))])
+        self._store.set(f"{round_number}/{self.node}", "ready")
+        return self._store.check([f"{round_number}/{node}" for node in range(len(self.share.names))])
 
-    def _list_missing(self, number: int) -> list[str]:
+    def _list_missing(self, round_number: int) -> list[str]:
         names = enumerate(self._heartbeat.names)
-        return [name for node, name in names if not self._store.check([f"{number}/{node}"])]
+        return [name for node, name in names if not self._store.check([f"{round_number}/{node}"])]
 
     def _call_store(self, function: Callable[[], T]) -> T:
         """Call the store in a thread, which a dead link may block; raise JobEnded if the job is over."""

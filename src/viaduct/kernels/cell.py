@@ -6,6 +6,7 @@ single operation: its backward pass adds their input gradients within the matrix
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -95,14 +96,16 @@ class JoinedFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        # Not all gradients are channels_last: that of a mean has stride 0 over the pixels.
-        chunks = [
-            [None] * ctx.parts
-            if gradient is None
-            else gradient.contiguous(memory_format=torch.channels_last).chunk(ctx.parts, 1)
-            for gradient in gradients
-        ]
+        chunks = [split_gradient(gradient, ctx.parts) for gradient in gradients]  # a list of parts for each reader
         return None, None, *(chunk for part_chunks in zip(*chunks, strict=True) for chunk in part_chunks)
+
+
+def split_gradient(gradient: Tensor | None, parts: int) -> Sequence[Tensor | None]:
+    """Return a reader's gradient of each part of a concatenation; None for each if the reader has no gradient."""
+    if gradient is None:
+        return [None] * parts
+    # Not all gradients are channels_last: that of a mean has stride 0 over the pixels.
+    return gradient.contiguous(memory_format=torch.channels_last).chunk(parts, 1)
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,9 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
 
 
 def run_stem(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
-    """Run a stem on our kernels; its own forward outside of training passes, and if the images need a gradient.
+    """Run a stem on our kernels, or its own forward if they do not support the pass.
 
-    Its own forward also runs for images that are too large, not square, or whose side is no multiple of 4.
+    They support training passes on square images that need no gradient, with a side that is a multiple of 4.
     """
     height, width = images.shape[2:]
     is_too_large = images.shape[0] * stem.conv.out_channels * height * width // 4 > MAX_ELEMENTS

@@ -22,6 +22,7 @@ KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_co
 MIN_CAPABILITY = (8, 0)  # the first with asynchronous copies and bf16 matrix products
 MAX_WIDTH = 224  # pixels: three rows fit into shared memory, and pixels are counted in 20 bits
 PRODUCT_PIXELS = 16  # pixels of one matrix product
+RESERVED_SHARED = 1024  # bytes of shared memory that CUDA reserves for each block
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class BlockShape:
     warps: int = 8
     rows: int = 0  # output rows of a block; 0: as many as fit into shared memory
     images: int = 0  # images of a block that has all their rows; 0: as many as fit
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from pixel to pixel in shared memory: PITCH in grouped.cu."""
+        return self.slice * 2 + 16
 
 
 WEIGHT_SHAPE = BlockShape(64, 2)
@@ -139,13 +145,12 @@ def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor)
 @lru_cache(maxsize=1024)
 def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, multiprocessors: int, shared: int) -> Plan:
     """Return the plan for a number of images (`count`) and channel slices."""
-    pitch = block_shape.slice * 2 + 16  # bytes from pixel to pixel in shared memory: PITCH in grouped.cu
-    max_pixels = (shared // block_shape.resident - 1024) // pitch  # CUDA reserves 1024 bytes for each block
+    max_pixels = (shared // block_shape.resident - RESERVED_SHARED) // block_shape.pitch
     # The images of a block are limited so that every multiprocessor has work.
     max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
     rows, images = tile.fit(max_pixels, block_shape, max_images)
-    pixels = tile.count_pixels(rows, images)
-    return Plan(rows, images, pixels * pitch, count_blocks(tile.image_rows, rows), count_blocks(count, images), slices)
+    used = tile.count_pixels(rows, images) * block_shape.pitch
+    return Plan(rows, images, used, count_blocks(tile.image_rows, rows), count_blocks(count, images), slices)
 
 
 @lru_cache
@@ -250,6 +255,11 @@ def launch_convolution(
     return out.permute(0, 3, 1, 2)
 
 
+def count_warps_per_pixel(channels: int, per_group: int) -> int:
+    """Return how many warps share a pixel's `channels` in the weight gradient; other warps take other pixels."""
+    return channels // (8 if per_group == 32 else 16)
+
+
 def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer) -> Tensor:
     """Return the gradient w.r.t. weight in float32, as [channels, per_group, 3, 3]."""
     gradient = gradient.contiguous(memory_format=torch.channels_last)
@@ -257,10 +267,9 @@ def run_weight_gradient(gradient: Tensor, x: Tensor, layer: Layer) -> Tensor:
     plan = plan_launch(make_window_tile(layer, reads_gradient=True), layer, block_shape, x)
     resident = count_multiprocessors(x.device) * block_shape.resident // plan.slices
     programs = max(1, min(plan.strips * plan.stacks, resident))
-    # Warps that share the channels of a pixel; the other warps of a block take other pixels.
-    warps_per_pixel = block_shape.slice // (8 if layer.per_group == 32 else 16)
-    # One partial sum for each program and group of warps.
-    shape = (programs * (block_shape.warps // warps_per_pixel), layer.channels, 3, 3, layer.per_group)
+    # One partial sum for each program and group of warps that share the channels of a pixel.
+    groups = block_shape.warps // count_warps_per_pixel(block_shape.slice, layer.per_group)
+    shape = (programs * groups, layer.channels, 3, 3, layer.per_group)
     parts = torch.empty(shape, dtype=torch.float32, device=x.device)
     find_kernel("grouped_convolution_weight", layer, block_shape, x).launch(
         (plan.slices, programs, 1), block_shape.warps * 32, plan.shared, [x, gradient, parts],

@@ -163,12 +163,12 @@ def find_input_size(terms: list[SavedTerm]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Division of a state into tiles of `tall` x `wide` pixels, one tile for each program."""
+    """Division of a state into tiles of pixels, one for each program."""
 
     tiles: int
     size: tuple[int, int]  # height and width of the state
-    tall: int
-    wide: int
+    tile_height: int
+    tile_width: int
     columns: int  # channels for each program
     warps: int
 
@@ -203,7 +203,8 @@ def launch_sum(
         *(*first_tensors, *second_tensors, *(output if out is None else out for out in (raw, positive, signs))),
         *((output if positive is None else positive).stride(0), rows, channels, *find_input_size(terms), *tiling.size),
         *(size[1] * size[2], *first_kind, *second_kind, stride),
-        *(raw is not None, positive is not None, signs is not None, tiling.tall, tiling.wide, tiling.columns),
+        *(raw is not None, positive is not None, signs is not None),
+        *(tiling.tile_height, tiling.tile_width, tiling.columns),
         num_warps=tiling.warps,
     )
 

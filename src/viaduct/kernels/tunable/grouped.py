@@ -11,6 +11,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 from viaduct.kernels import grouped_cuda
 from viaduct.kernels.choices import Signature
 from viaduct.kernels.grouped_cuda import (
+    RESERVED_SHARED,
     WEIGHT_SHAPE,
     BlockShape,
     Layer,
@@ -60,10 +61,10 @@ def limit_warps(kernel: str, layer: Layer, point: Point) -> str | None:
     if layer.channels % width:
         return f"{layer.channels} channels are not divisible by {width}"
     if kernel == WEIGHT:
-        columns = width // (8 if layer.per_group == 32 else 16)
+        shared_by = grouped_cuda.count_warps_per_pixel(width, layer.per_group)
     else:
-        columns = width // (32 if layer.per_group <= 8 else 16)
-    return f"{warps} warps are not divisible by {columns}" if warps % columns else None
+        shared_by = width // (32 if layer.per_group <= 8 else 16)
+    return f"{warps} warps are not divisible by {shared_by}" if warps % shared_by else None
 
 
 def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> str | None:
@@ -71,7 +72,8 @@ def limit_threads(kernel: str, layer: Layer, limits: Limits, point: Point) -> st
     threads = int(point["warps"]) * 32 * int(point["resident"])
     if threads > limits.threads:
         return f"{threads} threads are more than {limits.threads}"
-    needed = 112 if kernel == WEIGHT else 96 if layer.per_group == 32 else 64
+    needed_forward = 96 if layer.per_group == 32 else 64  # for an input gradient, too
+    needed = 112 if kernel == WEIGHT else needed_forward
     available = limits.registers // threads
     return f"{available} registers a thread are fewer than the {needed} it needs" if available < needed else None
 
@@ -91,9 +93,10 @@ def limit_shared_memory(tile: InputTile, limits: Limits, point: Point) -> str | 
 
     With automatic rows and images a single wide row may use more; then fewer blocks are resident.
     """
-    pitch, rows, images = int(point["slice"]) * 2 + 16, int(point["rows"]), int(point["images"])
-    limit = limits.shared_memory // int(point["resident"]) - 1024 if rows or images else limits.shared_memory
-    used = tile.count_pixels(tile.image_rows if images > 1 else rows or 1, images or 1) * pitch
+    resident, rows, images = int(point["resident"]), int(point["rows"]), int(point["images"])
+    limit = limits.shared_memory // resident - RESERVED_SHARED if rows or images else limits.shared_memory
+    needed_rows = tile.image_rows if images > 1 else max(rows, 1)
+    used = tile.count_pixels(needed_rows, max(images, 1)) * BlockShape(int(point["slice"]), resident).pitch
     return f"{used} bytes of shared memory are more than {limit}" if used > limit else None
 
 

@@ -94,9 +94,10 @@ def prepare_repeat(random: RandomTensors, rows: int, channels: int) -> LaunchAnd
     """Return a case for the gradient of a mean over the pixels of an image: each pixel's row is the same."""
     # Pixels of an image: those of usual feature maps (7x7, 8x8, 14x14), else the smallest divisor of the rows.
     times = next(divisor for divisor in (49, 64, 196, *range(2, rows + 1)) if rows % divisor == 0) if rows > 1 else 1
-    each = random.draw_rows(rows // times, channels)
-    gradient = each.as_strided((rows // times, channels, 1, times), (channels, 1, 0, 0))
-    return (lambda: [norm.make_gradient_rows(gradient, each.dtype)], lambda: [each.repeat_interleave(times, dim=0)])
+    image_gradients = random.draw_rows(rows // times, channels)
+    gradient = image_gradients.as_strided((rows // times, channels, 1, times), (channels, 1, 0, 0))
+    expected = image_gradients.repeat_interleave(times, dim=0)
+    return lambda: [norm.make_gradient_rows(gradient, gradient.dtype)], lambda: [expected]
 
 
 def prepare_sum(random: RandomTensors, rows: int, channels: int) -> LaunchAndReference:
