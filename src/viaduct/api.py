@@ -289,11 +289,11 @@ def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return the torch dtype for "bf16" or "fp16"; raise BadValue for a dtype without kernels."""
     import torch
 
-    dtypes: dict[object, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    dtypes |= {supported: supported for supported in dtypes.values()}
-    if not isinstance(dtype, str | torch.dtype) or dtype not in dtypes:
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    found = dtypes.get(dtype) if isinstance(dtype, str) else dtype
+    if found is None or found not in dtypes.values():
         raise BadValue(f"viaduct.fuse: dtype is {dtype!r}; the kernels compute in torch.bfloat16 or torch.float16.")
-    return dtypes[dtype]
+    return found
 
 
 def unfuse(model: Network) -> Network:

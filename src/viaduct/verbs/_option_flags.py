@@ -32,7 +32,8 @@ class Fields:
 def with_option_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace each parameter of a verb that is a dataclass by flags for its fields."""
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}  # parameter -> its dataclass and the flags' parameters
+    # Name of a parameter that is a dataclass -> the dataclass, and the parameters for its flags.
+    replaced: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, *metadata = typing.get_args(parameter.annotation) or [parameter.annotation]
         if not dataclasses.is_dataclass(kind):
@@ -40,12 +41,12 @@ def with_option_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             continue
         chosen = next((item.names for item in metadata if isinstance(item, Fields)), None)
         flags = build_parameters(kind, chosen)
-        groups[parameter.name] = kind, flags
+        replaced[parameter.name] = kind, flags
         parameters += flags
 
     @functools.wraps(function)
     def verb(**values: Any) -> Any:
-        for name, (kind, flags) in groups.items():
+        for name, (kind, flags) in replaced.items():
             values[name] = kind(**{flag.name: freeze(values.pop(flag.name, flag.default)) for flag in flags})
         return function(**values)
 

@@ -18,7 +18,7 @@ from viaduct.kernels.tunable.base import MAX_REGISTERS, LaunchAndReference, Limi
 from viaduct.search_space import Parameter, Point, Space
 
 FILTERS = 64  # output channels
-PIECE = 64  # elements in a row of the convolution's window
+WINDOW_ROW = 64  # elements in a row of the convolution's window
 WARPS, STAGES, WAVES = (1, 2, 4, 8), (1, 2, 3, 4, 5), (1, 2, 3, 4, 6, 8, 12, 16)
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
 OTHER_REGISTERS = 40  # of a thread, for addresses, masks and values in flight
@@ -55,7 +55,7 @@ class StemSpace:
 
     def limit_shared_memory(self, limits: Limits, bytes_each: int, point: Point) -> str | None:
         """Reject pipelines whose stages do not fit into shared memory."""
-        tile = (int(point["block"]) + FILTERS) * PIECE * bytes_each
+        tile = (int(point["block"]) + FILTERS) * WINDOW_ROW * bytes_each
         used, allowed = int(point["stages"]) * tile if self.pipelined else 0, limits.shared_memory
         return f"{used} bytes of shared memory are more than {allowed}" if used > allowed else None
 
