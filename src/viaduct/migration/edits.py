@@ -29,7 +29,7 @@ class Edits:
 
     source: Source
     made: list[Edit] = field(default_factory=list)  # in the order in which they were made
-    spans: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
+    spans: list[tuple[int, int]] = field(default_factory=list)  # (start, end) of `made`, in the order of the text
     removed: set[ast.stmt] = field(default_factory=set)  # statements that `remove_statement` has removed
 
     # ---- spans and nodes
@@ -95,15 +95,14 @@ class Edits:
             self.insert(opening.end, text)
             return
         last = items[-1]
-        only = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        sole_argument = call.args[0] if len(call.args) == 1 and not call.keywords else None
         # `f(x for x in y)` becomes `f((x for x in y), name=value)`.
-        if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
+        if isinstance(sole_argument, ast.GeneratorExp) and self.source.span(sole_argument)[0] == opening.start:
             self.insert(opening.end, "(")
             self.insert(last.end, f"), {text}")
             return
-        source = self.source.text
-        own_line = source[self.source.line_start(last.start) : last.start].strip() == ""
-        indent = source[self.source.line_start(last.start) : last.start] if own_line else ""
+        indent = self.source.text[self.source.line_start(last.start) : last.start]
+        own_line = not indent.strip()
         stop = last.comma.end if last.comma else last.end
         if last.comma is None:
             self.insert(last.end, f",{self.source.newline}{indent}{text}" if own_line else f", {text}")

@@ -94,6 +94,7 @@ STATE_NAME = re.compile(
     r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
 )
 DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
+MAX_DEVICE_TEXT = len("accelerator")  # a longer string that begins with DEVICE_WORD is prose or a path
 DEVICE_WORD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 Loop = ast.For | ast.AsyncFor | ast.While
 # Expressions whose value is, or contains, the value of a child.
@@ -141,7 +142,7 @@ class FileFlow:
                 case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
                     if DEVICE_WORD.search(text):
                         return True
-                case ast.Constant(value=str(text)) if len(text) < 12 and DEVICE_WORD.match(text):
+                case ast.Constant(value=str(text)) if len(text) <= MAX_DEVICE_TEXT and DEVICE_WORD.match(text):
                     return True
         return False
 
@@ -149,7 +150,7 @@ class FileFlow:
 
     @cached_property
     def reads(self) -> dict[ReadsKey, tuple[list[ast.Name], list[ast.Name]]]:
-        """Reads of each name: those in the function that binds the name, by line, and those in nested functions."""
+        """Reads of each name: (those in the function that binds the name, by line; those in nested functions)."""
         by_name: dict[ReadsKey, tuple[list[ast.Name], list[ast.Name]]] = {}
         for node in self.source.nodes_of_type(ast.Name):
             if isinstance(node.ctx, ast.Load):
@@ -391,7 +392,10 @@ class Trail:
         self.questions |= self.flow.trails[key].questions
 
     def follow_result(self, statement: ast.AST) -> None:
-        """Follow a returned value to every call of the function in this file; ask about the calls in other files."""
+        """Follow a returned value to every call of the function in this file; ask about the calls in other files.
+
+        A call that cannot be resolved counts as a call of the function if it has the function's name.
+        """
         function = self.source.function_around(statement)
         if function is None or not self.visit(function):
             return

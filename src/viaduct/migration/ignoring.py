@@ -17,16 +17,23 @@ from viaduct.repository import Index, Repository, UnreadableRepository, find_rep
 
 MAX_BYTES = 1 << 20
 """A larger file of patterns is not read."""
-LETTERS, DIGITS = string.ascii_letters, string.digits
 Test = Callable[[str], bool]
 """Test of one file name, or of one character."""
-CHARACTER_CLASSES: dict[str, Test] = {
-    **{"alpha": LETTERS.__contains__, "digit": DIGITS.__contains__, "alnum": (LETTERS + DIGITS).__contains__},
-    **{"upper": string.ascii_uppercase.__contains__, "lower": string.ascii_lowercase.__contains__},
-    **{"space": string.whitespace.__contains__, "blank": " \t".__contains__, "punct": string.punctuation.__contains__},
-    "xdigit": string.hexdigits.__contains__,
+CHARACTER_CLASSES = {
+    "alnum": string.ascii_letters + string.digits,
+    "alpha": string.ascii_letters,
+    "blank": " \t",
+    "cntrl": "".join(map(chr, range(32))) + "\x7f",
+    "digit": string.digits,
+    "graph": string.ascii_letters + string.digits + string.punctuation,
+    "lower": string.ascii_lowercase,
+    "print": string.ascii_letters + string.digits + string.punctuation + " ",
+    "punct": string.punctuation,
+    "space": string.whitespace,
+    "upper": string.ascii_uppercase,
+    "xdigit": string.hexdigits,
 }
-"""Character classes, as in `[[:alpha:]]`."""
+"""Name of a class, as in `[[:alpha:]]` -> its characters."""
 
 
 @dataclass(frozen=True)
@@ -224,12 +231,14 @@ def parse_set(text: str, start: int) -> tuple[Test, int] | None:
     if match is None:
         return None
     negated, body = bool(match[1]), match[2]
-    items = re.findall(r"\[:(\w+):\]|(\\.|.)(?:-(\\.|.))?", body)
-    classes = [CHARACTER_CLASSES[name] for name, _, _ in items if name in CHARACTER_CLASSES]
+    items = re.findall(r"\[:(\w+):\]|(\\.|.)(?:-(\\.|.))?", body)  # (class, "", "") or ("", first, last of a range)
+    class_names = [name for name, _, _ in items if name]
+    is_valid = CHARACTER_CLASSES.keys() >= {*class_names}  # git matches nothing with a class that it does not know
+    class_members = "".join(CHARACTER_CLASSES.get(name, "") for name in class_names)
     ranges = [(first[-1], (last or first)[-1]) for name, first, last in items if not name]
 
     def is_member(character: str) -> bool:
-        inside = any(first <= character <= last for first, last in ranges) or any(test(character) for test in classes)
-        return inside != negated
+        is_inside = character in class_members or any(first <= character <= last for first, last in ranges)
+        return is_valid and is_inside != negated
 
     return is_member, match.end() - 1

@@ -1,7 +1,7 @@
 """Change all files of a project or none. If the process is killed, the next start restores the files (journal.py).
 
 A file is replaced by renaming a new one to its path. It is overwritten instead if it has several hard links, or if a
-new file could not get its owner and attributes.
+new file cannot be moved there with the same owner and attributes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def prepare_folder(root: Path) -> locking.LockedFolder:
             f"{printable_path(root)} takes no new file: {error.strerror}.",
             "--in-place keeps its journal there while it writes. Make the folder writable, or give --out DIR.",
         ) from None
-    if os.path.lexists(folder / JOURNAL):  # another run was killed since `recover`
+    if os.path.lexists(folder / JOURNAL):  # another run was killed since journal.recover looked for one
         locked.release(remove=False)
         raise BadValue(
             f"a migration of {printable_path(root)} was interrupted just now.", "Start again: that undoes it."
@@ -168,23 +168,22 @@ class InPlaceWriter:
 
 def prepare_change(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     """Save the new and the old content of a file; the file itself is not changed."""
-    path, new = root / file.path, folder / NEW / str(number)
+    path, new_file = root / file.path, folder / NEW / str(number)
     journal.check_folder(root, file.path)
     if not file.before:
         if os.path.lexists(path):
             raise make_appeared_error(path)
-        durable.write_file(new, file.after, 0o666)
-        durable.inherit_group(new, path.parent)
+        durable.write_file(new_file, file.after, 0o666)
+        durable.inherit_group(new_file, path.parent)
         return Change(file.path, "create", "", durable.digest(file.after))
     status = os.lstat(path)
     if read_plain_file(path) != file.before:
         raise journal.make_changed_error(path)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
-    durable.write_file(new, file.after, 0o600)
-    method: WriteMethod = (
-        "rename" if can_replace(path, status, folder) and durable.copy_metadata(path, status, new) else "rewrite"
-    )
+    durable.write_file(new_file, file.after, 0o600)
+    can_rename = can_replace(path, status, folder) and durable.copy_metadata(path, status, new_file)
+    method: WriteMethod = "rename" if can_rename else "rewrite"
     save_old(path, folder / OLD / str(number), status, method)
     old_digest, new_digest = durable.digest(file.before), durable.digest(file.after)
     return Change(file.path, method, old_digest, new_digest, status.st_mtime_ns, status.st_ino)

@@ -152,7 +152,7 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
 
 
 def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
-    """Restore all files, except those edited since then; return these: path -> index in `changes`."""
+    """Restore all files; return those that were edited since or cannot be restored: path -> index in `changes`."""
     edited = {}
     for number, change in reversed(list(enumerate(changes))):
         try:
@@ -169,27 +169,27 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
 def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
     """Restore one file; return False if it was edited since, or if its saved copy is damaged or its folder is gone.
 
-    A new file is removed; one that was edited since stays, which is no failure.
+    A file that the migration created is removed, unless it was edited since; the result is True in either case.
     """
-    old, new = folder / OLD / str(number), folder / NEW / str(number)
+    old_file, new_file = folder / OLD / str(number), folder / NEW / str(number)
     present = durable.read_content(path)
     if change.method == "create":
-        is_ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
-        if present is not None and is_ours and durable.digest(present) == change.new:
+        is_moved = present is not None and (not os.path.lexists(new_file) or os.path.samefile(new_file, path))
+        if present is not None and is_moved and durable.digest(present) == change.new:
             os.unlink(path)
         return True
-    if os.path.lexists(new) or (present is not None and durable.digest(present) == change.old):
+    if os.path.lexists(new_file) or (present is not None and durable.digest(present) == change.old):
         return True  # not yet changed, or already restored
-    if durable.digest_file(old) != change.old and not is_inode(old, change.inode):
+    if durable.digest_file(old_file) != change.old and not is_inode(old_file, change.inode):
         return False
     if present is None:
         if os.path.lexists(path) or not path.parent.is_dir():
             return False
-        os.rename(old, path)
+        os.rename(old_file, path)
     elif change.method == "rename" and durable.digest(present) == change.new:
-        os.rename(old, path)
-    elif change.method == "rewrite" and is_interrupted_write(present, old, begun_name(new)):
-        rewrite(path, read_plain_file(old), os.lstat(path).st_ino)
+        os.rename(old_file, path)
+    elif change.method == "rewrite" and is_interrupted_write(present, old_file, begun_name(new_file)):
+        rewrite(path, read_plain_file(old_file), os.lstat(path).st_ino)
         os.utime(path, ns=(os.lstat(path).st_atime_ns, change.modified))
     else:
         return False

@@ -47,7 +47,7 @@ class LockedFolder:
 
 def lock_folder(folder: Path) -> LockedFolder:
     """Make the folder if it is missing, and lock it; raise FolderBusy or NotOurFolder."""
-    for _ in range(20):  # another process may remove the folder at each step
+    for _ in range(20):  # another process may remove the folder or the lock file between two steps
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         try:

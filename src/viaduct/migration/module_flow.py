@@ -87,7 +87,7 @@ class ModuleFlow:
         return {path: file_names for path, file_names in self.files.items() if pattern.search(file_names.source.text)}
 
     def parse_plain_files(self, pattern: re.Pattern[str]) -> Iterator[Names]:
-        """Yield the names of the files without a framework whose text matches a pattern."""
+        """Yield the Names of each file without a framework whose text matches a pattern."""
         for path, data in self.plain:
             is_skipped = path in self.files or not pattern.search(data.decode(errors="replace"))
             names = None if is_skipped else parse_names(path, data)
@@ -99,9 +99,9 @@ class ModuleFlow:
 
     def follow_files(self) -> None:
         """Find the aliases: repeat passes over the relevant files until a pass finds no new alias."""
-        before = -1
-        while before < len(self.project.horovod_aliases):
-            before = len(self.project.horovod_aliases)
+        former_count = -1
+        while former_count < len(self.project.horovod_aliases):
+            former_count = len(self.project.horovod_aliases)
             for names in self.find_relevant_files().values():
                 names.horovod_aliases = self.project.horovod_aliases
                 names.resolved.clear()  # an unknown name may have become an alias
@@ -133,8 +133,9 @@ class ModuleFlow:
 
     def is_module(self, names: Names, value: mixed_aliases.Value) -> bool:
         """Return True if a value is certainly Horovod's module."""
-        qualified = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
-        return qualified in HOROVOD_MODULES
+        if isinstance(value, ast.expr):
+            return names.qualified(value) in HOROVOD_MODULES
+        return value is not None and names.follow(value) in HOROVOD_MODULES
 
     # ---- where the module goes
 
@@ -189,7 +190,7 @@ class ModuleFlow:
     # ---- escapes
 
     def find_escapes(self, names: Names, dropped: set[str]) -> set[int]:
-        """Return the lines of a file with an escape."""
+        """Return the lines of a file with an escape. `dropped`: keys of the aliases that were dropped as mixed."""
         results = {key for key in self.project.horovod_aliases if key.endswith("()")}
         escapes = (node for node in names.source.nodes if self.is_escape(names, node, dropped, results))
         return {getattr(node, "lineno", 1) for node in escapes}
@@ -197,7 +198,7 @@ class ModuleFlow:
     def is_escape(self, names: Names, node: ast.AST, dropped: set[str], results: set[str]) -> bool:
         """Return True if a node passes the module to code that is not followed, or may be the module.
 
-        `results` are the aliases that are results of functions.
+        `dropped`: keys of the aliases that were dropped as mixed; `results`: keys of aliases that are results.
         """
         if isinstance(node, ImportNode):
             return is_mixed_import(names, node)
@@ -266,8 +267,8 @@ def find_key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> s
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
             return f"{names.module}.{scope.node.name}.{target.id}"
-        declared_outside = target.id in scope.global_or_nonlocal  # global or nonlocal
-        return f"{names.module}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
+        is_global = isinstance(scope.node, ast.Module) or target.id in scope.global_or_nonlocal
+        return f"{names.module}.{target.id}" if is_global else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.module}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 

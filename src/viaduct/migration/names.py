@@ -121,19 +121,20 @@ class Names:
         source: Source,
         module: str = "",
         is_package: bool = False,
-        added: dict[str, str] | None = None,
+        requested_imports: dict[str, str] | None = None,
         former: Names | None = None,
     ):
         """Find the scopes of a file.
 
-        `module`: its dotted name; `is_package`: the file is an __init__; `added`: imports that rules have requested,
-        local -> qualified; `former`: names of the text before the last edits, reused for statements that it shares.
+        `module`: its dotted name; `is_package`: the file is an __init__; `requested_imports`: imports that rules have
+        requested, local name -> qualified name; `former`: the Names of the text before the last edits, reused for
+        statements that were not edited.
         """
         self.source = source
-        self.module = module  # dotted name of the file
-        self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
-        self.requested_imports = added or {}
-        self.exports: Exports | None = None  # of the project; set once it is surveyed
+        self.module = module
+        self.package = module if is_package else module.rpartition(".")[0]  # `from . import x` imports from it
+        self.requested_imports = requested_imports or {}
+        self.exports: Exports | None = None  # of the project; set once the project is surveyed
         self.followed: dict[str, str] = {}  # see follow
         self.stars: list[str] = []  # modules imported with a star, in the order of the text
         self.scopes: dict[ast.AST, Scope] = {}  # by the node that opens it
@@ -151,22 +152,22 @@ class Names:
     # ---- building
 
     def walk_module(self, former_statements: dict[ast.stmt, StatementNames]) -> None:
-        """Find what each top-level statement binds, from the last statement to the first."""
+        """Find what each top-level statement binds, from the last statement to the first, as `walk_nodes` does."""
         top = self.scopes[self.source.tree] = Scope(self.source.tree, None)
         bound: dict[str, Bindings] = {}
         for statement in reversed(self.source.tree.body):
             former = former_statements.get(statement)
             part = self.walk_statement(statement, top) if former is None else self.reuse_statement(former, top)
-            if not any(scope.global_or_nonlocal for scope in part.scopes):  # that dict refers to scopes of this text
+            if not any(scope.global_or_nonlocal for scope in part.scopes):  # they refer to scopes of this text
                 self.by_statement[statement] = part
             for name, values in part.bindings.items():
                 bound.setdefault(name, []).extend(values)
             self.stars += part.stars
         top.bindings = bound
-        self.stars.reverse()  # the last star import wins
+        self.stars.reverse()  # into the order of the text
 
     def reuse_statement(self, part: StatementNames, top: Scope) -> StatementNames:
-        """Return the names of a statement that the former text had, with its scopes placed in the present module's."""
+        """Return the names of an unedited statement, with its scopes copied: their outermost scope is now `top`."""
         scopes: list[Scope] = []
         for scope in part.scopes:
             outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
@@ -198,7 +199,7 @@ class Names:
         self.walk_nodes(pending, scope)
 
     def walk_nodes(self, pending: list[ast.AST], scope: Scope) -> None:
-        """Record the names that nodes and their descendants bind in a scope."""
+        """Record the names that nodes and their descendants bind in a scope, from the last node to the first."""
         children, scope_by_name = self.source.children, self.scope_by_name
         while pending:  # most nodes bind nothing and open no scope
             node = pending.pop()
@@ -441,7 +442,7 @@ class Names:
 
     @staticmethod
     def resolve_equivalent_bindings(bound: Bindings, name: str) -> str | None:
-        """Return the imported name if all other bindings are equivalent members of it, as in `tf = tf.compat.v1`."""
+        """Return the imported name if all other bindings are members that mean the same: `tf = tf.compat.v1`."""
         imported = {value for value in bound if not isinstance(value, ast.expr)}
         base = imported.pop() if len(imported) == 1 else None
         if base is None:
@@ -506,13 +507,13 @@ class Names:
 
     @cached_property
     def local_names(self) -> dict[str, str]:
-        """Qualified name -> the first module-level name that stands for it."""
-        first_names: dict[str, str] = {}
+        """Qualified name -> a module-level name that stands for it."""
+        names: dict[str, str] = {}
         for name, bound in self.scopes[self.source.tree].bindings.items():
             full = self.resolve(bound, name) if bound else None
             if full is not None:
-                first_names.setdefault(full, name)
-        return first_names
+                names.setdefault(full, name)
+        return names
 
 
 def all_parameters(arguments: ast.arguments) -> list[ast.arg]:

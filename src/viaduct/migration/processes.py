@@ -1,4 +1,4 @@
-"""Call a function for many items in forked processes, which share the parent's data; limit the time of a block."""
+"""Call a function for many items in forked processes, which share the parent's data; limit a block's CPU time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], work
     _work = work
     gc.freeze()  # a collection would write into memory pages that the workers share, and so copy them
     pool = ProcessPoolExecutor(
-        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=ignore_sigint
+        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=set_worker_signals
     )
     try:
         with block_sigint():
@@ -61,7 +61,7 @@ def work_on(item: Any) -> Any:
 
 @contextlib.contextmanager
 def block_sigint() -> Iterator[None]:
-    """Defer Ctrl-C while workers are forked: a worker without `ignore_sigint` would print a traceback."""
+    """Defer Ctrl-C while workers are forked: a worker before `set_worker_signals` would print a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -69,10 +69,10 @@ def block_sigint() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ignore_sigint() -> None:
+def set_worker_signals() -> None:
     """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers.
 
-    SIGTERM ends a worker, even if the parent, from which it inherits its handlers, handles it otherwise.
+    SIGTERM ends the worker: a handler that it has inherited from the parent is removed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -96,7 +96,7 @@ class TooSlow(Exception):
 
 @contextlib.contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Raise TooSlow in the block after this processor time, which does not depend on the load of the machine.
+    """Raise TooSlow in the block after `seconds` of CPU time, which does not depend on the load of the machine.
 
     There is no limit on Windows or outside the main thread.
     """

@@ -41,15 +41,15 @@ Definition = FunctionNode | ast.ClassDef
 @lru_cache(maxsize=8)
 def compile_target_pattern(to: str) -> re.Pattern[str]:
     """Return a pattern that for "npu" matches `npu`, `is_npu_available`, `NPUAccelerator` and `hccl`; not `input`."""
-    big, title, backend = to.upper(), to.title(), CARDS[to].backend
+    upper, title, backend = to.upper(), to.title(), CARDS[to].backend
     return re.compile(
-        rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{big}|{backend.upper()})(?![A-Z]{{2}}\b)"
-        rf"|(?<=[a-z])(?:{title}|{big})(?![a-z])"
+        rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{upper}|{backend.upper()})(?![A-Z]{{2}}\b)"
+        rf"|(?<=[a-z])(?:{title}|{upper})(?![a-z])"
     )
 
 
 def find_target_code(file: MigratedFile) -> dict[int, int]:
-    """Return line that rules leave alone -> first line of the construct that already handles the target."""
+    """Return each line that rules leave alone -> first line of the construct that already handles the target."""
     to, text = file.options.to, file.source.text
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
@@ -146,10 +146,13 @@ class Search:
 
     def check_expression(self, node: ast.expr) -> None:
         """Leave alone the lines of an `or`, a conditional expression, a list or a dict with CUDA and the target."""
-        if isinstance(node, ast.IfExp | ast.BoolOp):
-            operands = node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else []
-            names_both = any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands))
-            if names_both or (isinstance(node, ast.IfExp) and self.chooses_card(node)):
+        if isinstance(node, ast.IfExp):
+            if self.chooses_card(node):
+                self.leave_alone([node], node)
+            return
+        if isinstance(node, ast.BoolOp):
+            operands = node.values if isinstance(node.op, ast.Or) else []
+            if any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands)):
                 self.leave_alone([node], node)
             return
         entries = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
@@ -161,11 +164,11 @@ class Search:
     def chooses_card(self, node: ast.IfExp) -> bool:
         """Return True for `"npu" if is_npu() else "cuda"` and for `"cuda" if is_cuda() else "npu"`.
 
-        `"cuda" if torch.npu.is_available() else "cpu"` does not choose between the two.
+        Return False for `"cuda" if torch.npu.is_available() else "cpu"`, which rules must migrate.
         """
         if self.is_for_target(node.test):
-            sides = (node.orelse, node.body) if is_negated(node.test) else (node.body, node.orelse)
-            return self.is_for_cuda(sides[1]) and not self.is_for_cuda(sides[0])
+            on_target, otherwise = (node.orelse, node.body) if is_negated(node.test) else (node.body, node.orelse)
+            return self.is_for_cuda(otherwise) and not self.is_for_cuda(on_target)
         return self.is_for_cuda(node) and self.is_for_target(node.orelse)
 
     def find_option_around(self, node: ast.expr) -> ast.expr:
@@ -223,19 +226,23 @@ class Search:
         )
 
     def has_twin(self, statement: ast.stmt, twins: set[str], branches: list[str]) -> bool:
-        """Return True if a definition or statement also exists for the target, or in a branch for it."""
+        """Return True if a statement for CUDA also exists for the target.
+
+        `twins`: the code of statements for the target, with its name replaced by CUDA's; `branches`: the `if`s of them.
+        A simple statement, or the condition of an `if`, may also occur in one of the branches.
+        """
         if isinstance(statement, Definition):
             kind = "class" if isinstance(statement, ast.ClassDef) else "def"
             headers = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
             return any(header is not None and header[1] == statement.name for header in headers)
-        text = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
-        if not isinstance(statement, ast.If | SimpleStatement) or (
-            isinstance(statement, ast.Expr) and needs_cuda(text)
-        ):
-            return False
         if isinstance(statement, ast.If):
-            condition = re.compile(rf"(?<![\w.]){re.escape(text)}(?![\w.(\[])")
+            condition = re.compile(rf"(?<![\w.]){re.escape(ast.unparse(statement.test))}(?![\w.(\[])")
             return any(condition.search(branch) for branch in branches)
+        if not isinstance(statement, SimpleStatement):
+            return False
+        text = ast.unparse(statement)
+        if isinstance(statement, ast.Expr) and needs_cuda(text):
+            return False
         return text in twins or any(text in map(str.strip, branch.splitlines()) for branch in branches)
 
 

@@ -182,9 +182,11 @@ class Values:
 
     def full_kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression, also of tuples and objects of any class of the project."""
-        if node is not None and node not in self.expressions:
+        if node is None:
+            return None
+        if node not in self.expressions:
             self.expressions[node] = self.solve(("expression", node, ""))
-        return self.expressions[node] if node is not None else None
+        return self.expressions[node]
 
     def solve(self, key: Key) -> str | None:
         """Compute the kinds of a key and of all keys that it depends on."""
@@ -222,7 +224,7 @@ class Values:
         return self.solving[key]
 
     def evaluate(self, key_type: str, owner: Any, name: str) -> Kind:
-        """Return the kind of a key, computed from the kinds so far of the keys that it depends on."""
+        """Return the kind of a key (see `Key`), computed from the kinds so far of the keys that it depends on."""
         if key_type == "name":
             return self.kind_of_bound(owner, name)
         if key_type == "self":
@@ -257,7 +259,10 @@ class Values:
         return kind
 
     def kind_of_chain_start(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Kind:
-        """Return the kind of a chain's first expression. For `self.f()` the call is removed from `chain`."""
+        """Return the kind of a chain's first expression; of `self.x` and `self.f()`, which count as first expressions.
+
+        For `self.f()` the call is removed from `chain`.
+        """
         if isinstance(node, ast.Attribute) or (node is not None and is_self(node)):
             owner = self.names.source.class_around(node)
             if owner is None:
@@ -347,7 +352,7 @@ class Values:
         bound = scope.bindings[name]
         expressions = [expression for expression in bound if isinstance(expression, ast.expr)]
         elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
-        if len(expressions) + len(elements) < len(bound):
+        if len(expressions) + len(elements) < len(bound):  # a parameter, or a loop variable and the like
             return self.kind_of_parameter(scope, name)
         kind = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
         may_be_none = any(is_none(value) for value in expressions)
@@ -395,12 +400,12 @@ class Values:
         return self.read(("name", scope, name)) if scope is not None and name in scope.bindings else None
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-        """Return, by attribute, the values other than None that a class assigns to `self.attribute`."""
+        """Return attribute -> values other than None that a class assigns to `self.attribute`."""
         return self.attributes.get(owner, {})
 
     @cached_in_names
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
-        """Class -> attribute -> values of `self.attribute = value`."""
+        """Class -> attribute -> values other than None of `self.attribute = value`."""
         values_by_class: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.nodes_of_types(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -434,9 +439,8 @@ class Values:
         for target, element in self.find_shared_assignments():
             if isinstance(target, ast.Name):
                 scope = self.names.scope_of(target)
-                elements_by_name.setdefault((id(scope.global_or_nonlocal.get(target.id, scope)), target.id), []).append(
-                    element
-                )
+                binding_scope = scope.global_or_nonlocal.get(target.id, scope)
+                elements_by_name.setdefault((id(binding_scope), target.id), []).append(element)
         return elements_by_name
 
     def find_shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
@@ -536,10 +540,8 @@ class Values:
         ]
         if values:
             return None not in bound and all(self.is_from_other_library(value) for value in values)
-        return (
-            f"{self.names.module}.{getattr(scope.node, 'name', '')}",
-            node.id,
-        ) in self.project.other_library_parameters
+        function = f"{self.names.module}.{getattr(scope.node, 'name', '')}"
+        return (function, node.id) in self.project.other_library_parameters
 
     def names_other_library(self, node: ast.AST) -> bool:
         """Return True for a qualified name in one of OTHER_LIBRARIES, unless the project has a module of that name."""
