@@ -10,7 +10,7 @@ import pytest
 from migration.notebook_files import SET_UP, USE, dump, notebook
 from migration.small_project import make_project, migrated_project
 from reporting.browser import needs_browser, open_page
-from viaduct.migration.report import make_page, write
+from viaduct.migration.report import make_diffs, make_page, write
 from viaduct.reporting import render_page
 
 
@@ -68,6 +68,12 @@ def test_a_file_that_was_not_understood_is_not_spoken_for(tmp_path: Path) -> Non
     (tmp_path / "b.py").write_text("import torch\ntorch.ones(1).cuda()\n")
     text = render_page(make_page(migrated_project(tmp_path)))
     assert "all that was found could be decided" not in text
+
+
+def test_a_file_with_findings_and_no_change_is_not_called_new(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\nx = getattr(y, 'is_cuda')\n")
+    (file,) = make_diffs(migrated_project(tmp_path), "en")
+    assert file.note == "unchanged"
 
 
 def test_a_hostile_file_name_and_hostile_source_are_shown_and_not_obeyed(tmp_path: Path) -> None:

@@ -154,10 +154,11 @@ def test_the_projects_own_options_are_known() -> None:
     source = (
         "import torch\np.add_argument('--device')\np.add_argument('--where', default='cuda:0')\n"
         "p.add_argument('--dist-backend')\np.add_argument('--how', choices=['nccl', 'gloo'])\np.add_argument('--lr')\n"
+        "p.add_argument('--on', choices=('cuda', 'cpu'))\n"
     )
     project = survey([("a.py", source.encode())])
     record_options(project)
-    assert (project.device_options, project.backend_options) == ({"device", "where"}, {"dist_backend", "how"})
+    assert (project.device_options, project.backend_options) == ({"device", "on", "where"}, {"dist_backend", "how"})
 
 
 # ---- within a project

@@ -85,10 +85,7 @@ def align_lines(
 
 
 def find_anchors(before: Sequence[str], after: Sequence[str], original_lines: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs (old, new) of equal lines of which the new one comes from the old one.
-
-    Both numbers count from 0 and ascend.
-    """
+    """Return pairs (old index, new index) of equal lines of which the new one comes from the old one; both ascend."""
     anchors: list[tuple[int, int]] = []
     last = -1
     for at_new, text in enumerate(after):
@@ -104,7 +101,7 @@ def align_change(
 ) -> Iterator[AlignedLine]:
     """Yield the rows of one change. An old line and the most similar new line that comes from it are one row.
 
-    `old` and `new`: the numbers of the changed lines in `before` and `after`, from 0.
+    `old` and `new`: indices of the changed lines in `before` and `after`.
     """
     pairs = pair_lines(before, after, original_lines, old, new)
     position = new.start
@@ -249,7 +246,7 @@ def split_lines(data: bytes) -> list[str]:
 
 
 def match_equal_lines(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Return pairs (old, new) of equal lines of an .ipynb file, which count from 0.
+    """Return pairs (old index, new index) of equal lines of an .ipynb file.
 
     `FileResult.original_lines` cannot be used: in a notebook they are lines of the code, not of the file.
     """

@@ -85,10 +85,10 @@ def collect_helpers(walk: Walk, project: Project, scripts: Iterable[FileResult])
 def find_member_lines(tree: ast.Module, local: str, findings: Iterable[Finding]) -> dict[str, int]:
     """Return member -> line for the helper members that a script uses; line 1 for those that only findings name.
 
-    `local`: name of the helper's object in the script. Findings of changes do not count.
+    `local`: name of the helper's object in the script. Findings of changes do not count: the script has their text.
     """
-    advice = " ".join(finding.message for finding in findings if finding.status != "changed")
-    return {**dict.fromkeys(MEMBER_MENTION.findall(advice), 1), **helper_text.find_uses(tree, local)}
+    messages = " ".join(finding.message for finding in findings if finding.status != "changed")
+    return {**dict.fromkeys(MEMBER_MENTION.findall(messages), 1), **helper_text.find_uses(tree, local)}
 
 
 def is_lost(walk: Walk, helper: Helper) -> bool:

@@ -207,8 +207,10 @@ def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
 def returns_module(flow: ModuleFlow, function: str) -> bool:
     """Return True if a function, and its redefinitions in related classes, return only the module or a false value."""
     owner, _, name = function.rpartition(".")
-    is_method = owner in flow.calls.classes
-    for candidate in [f"{relative}.{name}" for relative in flow.calls.find_family(owner)] if is_method else [function]:
+    candidates = [function]
+    if owner in flow.calls.classes:
+        candidates = [f"{relative}.{name}" for relative in flow.calls.find_family(owner)]
+    for candidate in candidates:
         names, definition = flow.calls.functions.get(candidate, (None, None))
         if names is None or definition is None:
             bodies = flow.calls.classes.get(candidate.rpartition(".")[0], ())

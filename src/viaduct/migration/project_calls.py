@@ -74,10 +74,9 @@ class ProjectCalls:
     def find_callees(self, names: Names, call: ast.Call) -> list[str]:
         """Return the functions or methods that a call may run; several if the object's class is not known."""
         name = names.qualified(call.func)
-        for candidate in (name, f"{name}.__init__"):
-            if candidate in self.functions:
-                return [str(candidate)]
-        if name is not None or not isinstance(call.func, ast.Attribute):
+        if name is not None:
+            return [function for function in (name, f"{name}.__init__") if function in self.functions][:1]
+        if not isinstance(call.func, ast.Attribute):
             return []
         receiver, method = call.func.value, call.func.attr
         owner = names.source.class_around(call)

@@ -186,9 +186,9 @@ def make_files_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def describe_state(file: FileResult) -> str:
-    if file.changed and not file.before:
-        return "new"
-    return "changed" if file.changed else "not understood" if file.unread_reason else "unchanged"
+    if file.changed:
+        return "changed" if file.before else "new"
+    return "not understood" if file.unread_reason else "unchanged"
 
 
 def make_diffs(outcome: Outcome, language: str) -> list[DiffFile]:
@@ -208,7 +208,8 @@ def make_diff_file(file: FileResult, language: str) -> DiffFile:
     shown = omit_unchanged_rows(compare_texts(file.old_text, file.new_text, file.original_lines), by_line)
     # A number stands for this many omitted rows.
     rows = [row if isinstance(row, int) else make_diff_row(file, row, by_line, language) for row in shown]
-    return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
+    state = describe_state(file)
+    return DiffFile(printable_path(file.path), rows, "" if state == "changed" else state)
 
 
 def make_diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:

@@ -158,9 +158,10 @@ def print_progress(message: str) -> None:
 def separate_helpers(
     project: Project, files: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without helper modules of --to any, and those of the helpers; an unchanged one may stay.
+    """Return the results of the project's other files, and those of helper modules of --to any.
 
-    A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
+    A helper that is among the project's files and needs no change counts as one of its other files. One that the user
+    has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
     helpers, by_path = [], {file.path: file for file in results}
     # Notebooks contain the helper in a cell. The texts of unchanged scripts without findings are empty.

@@ -36,7 +36,7 @@ CONFIG_ARGUMENTS_BY_KIND_AND_METHOD: dict[tuple[str, str], tuple[str, int]] = {
     ("session_manager", "recover_session"): ("config", 6),
     ("session_manager", "wait_for_session"): ("config", 1),
 }
-# Name of a method -> slot, for an object whose kind is not known.
+# Name of a method -> slot: no two kinds have a method of the same name.
 CONFIG_ARGUMENTS_BY_METHOD = {method: slot for (_, method), slot in CONFIG_ARGUMENTS_BY_KIND_AND_METHOD.items()}
 # Classes and functions that return a session, which has to be closed.
 CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

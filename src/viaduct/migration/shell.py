@@ -34,7 +34,7 @@ from viaduct.cards.limits import Bilingual, Risk
 from viaduct.migration.device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
 from viaduct.migration.engine import leave_undecodable
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.lookups import last_name
+from viaduct.migration.lookups import elements, last_name
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
@@ -69,7 +69,7 @@ def record_options(project: Project) -> None:
             if last_name(call.func) in ("add_argument", "option"):
                 names = [str(argument.value) for argument in call.args if is_string(argument)]  # type: ignore[attr-defined]
                 values = [keyword.value for keyword in call.keywords if keyword.arg in ("default", "choices")]
-                texts = [text for value in values for text in (value.elts if isinstance(value, ast.List) else [value])]
+                texts = [text for value in values for text in elements(value)]
                 if any(map(is_device_name, names)) or any(map(device_literal, texts)):
                     devices.update(map(normalize_option, names))
                 if any("backend" in name for name in names) or any(is_literal_in(text, "nccl") for text in texts):
@@ -86,7 +86,7 @@ def is_shell_script(path: str, data: bytes) -> bool:
 
 
 def migrate(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate one shell script; `record_options(project)` was called before."""
+    """Migrate one shell script. `record_options(project)` must have been called before."""
     from viaduct.migration.shell_any import AnyShellMigration
 
     try:

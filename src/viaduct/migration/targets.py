@@ -47,8 +47,8 @@ class CardTarget:
         return f'"{self.card.device}"'
 
     def describe_device(self, number: str = "") -> str:
-        """Return, for a message, what to write for a CUDA device with a number, such as 0 in "cuda:0"."""
-        return self.card.device
+        """Return, for a message, what to write for a CUDA device; `number`: "1" for "cuda:1", "" for "cuda"."""
+        return f"{self.card.device}:{number}" if number else self.card.device
 
     def render_device_text(self, site: Site, node: ast.expr) -> str | None:
         """Return the code for a text that names a CUDA device, such as `f"cuda:{rank}"`; None if no edit is safe."""

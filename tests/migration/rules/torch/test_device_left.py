@@ -22,6 +22,11 @@ def test_an_unexplained_device_text_is_reported_once(text: str, to: str) -> None
     assert len(result.findings) == 1
 
 
+def test_the_advice_keeps_the_numbers_of_the_devices() -> None:
+    source = "import torch\nnames = 'cuda:0,cuda:1'.split(',')\n"
+    check_says(RULE, source, "manual", "if it is one, write npu:0,npu:1")
+
+
 def test_a_method_chosen_by_a_condition_is_reported() -> None:
     check_says(RULE, "import torch\nx = (x.cuda if use else x.cpu)()\n", "manual", "one of these methods is .cuda")
 

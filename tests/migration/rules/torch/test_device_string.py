@@ -241,6 +241,7 @@ def test_a_text_becomes_a_text_and_a_device_a_device(before: str, after: str) ->
 def test_a_value_that_may_be_no_device_is_reported() -> None:
     source = "import torch\nsettings = {'device': 'cuda:0', 'lr': 1}\n"
     check_says("device_string", source, "manual", "accelerator.name(0)", to="any")
+    check_says("device_string", source, "manual", "if it is one, write npu:0")
 
 
 def test_a_text_composed_in_another_way_needs_manual_review() -> None:

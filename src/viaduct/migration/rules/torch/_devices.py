@@ -481,7 +481,8 @@ def is_in_device_dict(node: ast.Constant, table: ast.Dict, device: str, devices:
     keys = [key for key, value in zip(table.keys, table.values, strict=True) if value is node]
     if any(isinstance(key, ast.Constant) and is_device_name(str(key.value)) for key in keys):
         return True
-    names_card = (literal_text(value).partition(":")[0] == device for value in table.values)
+    device_type = device.partition(":")[0]
+    names_card = (literal_text(value).partition(":")[0] == device_type for value in table.values)
     return bool(keys) and (any(names_card) or any(value in devices.cuda_literals for value in table.values))
 
 

@@ -42,7 +42,7 @@ def report_text(site: Site) -> None:
         return
     if is_no_device_or_reported(site) or is_in_add_argument(site, site.node) or is_reported(site):
         return
-    new = "accelerator.name()" if site.target.is_any_card else site.target.card.device
+    new = "accelerator.name()" if site.target.is_any_card else value.replace("cuda", site.target.card.device)
     site.request_review(
         f"{value!r} looks like a device, but is not known to be used as one: unchanged; if it is one, write {new}",
         zh=f"{value!r} 看似设备,但未能确认其用途:保持不变;若是设备,请改为 {new}",
