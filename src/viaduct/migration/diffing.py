@@ -184,7 +184,7 @@ def omit_unchanged_rows(
 def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
     """Yield the hunks: changed rows with CONTEXT_ROWS rows around them."""
     hunk: list[AlignedLine] = []
-    for row in [*omit_unchanged_rows(rows), 0]:
+    for row in [*omit_unchanged_rows(rows), 0]:  # a number, here 0, ends a hunk
         if not isinstance(row, int):
             hunk.append(row)
         elif hunk:

@@ -92,10 +92,11 @@ class MigratedFile:
         present = self.names.local_name(qualified)
         if present is not None and at is not None and self.names.is_hidden(present, at):
             present = self.names.requested_name(qualified)
-        if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
-            present = name if self.names.resolve_star_name(name) == qualified else None
         if present is not None:
             return present
+        is_unbound = self.names.lookup(name, self.names.scopes[self.source.tree]) is None
+        if is_unbound and self.names.resolve_star_name(name) == qualified:
+            return name
         local = name if name not in self.names.used_names else self.reserve_name(f"npu_{name}")
         self.request_import(local, qualified)
         return local

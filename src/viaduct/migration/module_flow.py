@@ -215,8 +215,9 @@ class ModuleFlow:
             return False
         if isinstance(node, ast.Call):
             callees = self.calls.find_callees(names, node) if names.qualified(node) is None else []
-            is_result = any(f"{function}()" in results for function in callees)
-            return is_result and is_used_as_module(names.source, node)
+            may_be_module = any(f"{function}()" in results for function in callees)
+            return may_be_module and is_used_as_module(names.source, node)
+        # A function that returns the module is passed on.
         return (
             mixed_aliases.is_passed_as_value(names.source, node)
             and f"{mixed_aliases.qualify_function(names, node)}()" in results
@@ -234,17 +235,14 @@ class ModuleFlow:
 def is_mixed_import(names: Names, statement: ImportNode) -> bool:
     """Return True if a statement imports Horovod under a name that has other bindings too."""
     base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
-    imported = [
-        alias
-        for alias in statement.names
-        if canonical_name(base + alias.name) in HOROVOD_MODULES and (base or alias.asname)
-    ]
     scope = names.scope_of(statement)
-    roots = (
-        names.resolve(names.lookup(name, scope) or [], name)
-        for name in (alias.asname or alias.name for alias in imported)
-    )
-    return any(root not in HOROVOD_MODULES for root in roots)
+    for alias in statement.names:
+        binds_module = base or alias.asname  # `import horovod.tensorflow` binds `horovod`
+        if binds_module and canonical_name(base + alias.name) in HOROVOD_MODULES:
+            name = alias.asname or alias.name
+            if names.resolve(names.lookup(name, scope) or [], name) not in HOROVOD_MODULES:
+                return True
+    return False
 
 
 def is_used_as_module(source: Source, node: ast.AST) -> bool:

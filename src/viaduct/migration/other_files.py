@@ -70,20 +70,23 @@ def is_prose_or_data(path: str) -> bool:
 def migrate_file(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate or check one file with its reader, then report what the reader does not know."""
     if project.torch_files and manifests.find_rule_name(path, options):
-        file = manifests.check(path, data, options)
-        return file if options.skip else report_mention(file, CARD_TEXT, options)
+        return report_other_mention(manifests.check(path, data, options), options)
     if options.mode == "patch":  # the vendor's patch replaces device strings while a script runs
         return FileResult(path)
     if project.torch_files and shell.is_shell_script(path, data):
         return shell.migrate(path, data, options, project)
     if project.torch_files and path.endswith(settings.SUFFIXES):
-        file = settings.migrate(path, data, options)
-        return file if options.skip else report_mention(file, CARD_TEXT, options)
+        return report_other_mention(settings.migrate(path, data, options), options)
     return report_mention(FileResult(path, data, data), CUDA_NAME if project.torch_files else CARD_TEXT, options)
 
 
+def report_other_mention(file: FileResult, options: Options) -> FileResult:
+    """Report what the file's reader does not know; nothing with --skip: the line may be that of a skipped rule."""
+    return file if options.skip else report_mention(file, CARD_TEXT, options)
+
+
 def report_mention(file: FileResult, names: re.Pattern[str], options: Options) -> FileResult:
-    """Return the file with a finding for its first line that one of `names` is in and that has no finding yet."""
+    """Return the file with a finding for its first line that contains one of `names` and has no finding yet."""
     if options.only or options.mode == "patch" or b"\0" in file.after:
         return file
     known_lines = {finding.line for finding in file.findings}

@@ -1,4 +1,4 @@
-"""Write CANN's profiling_options into a TensorFlow 1 script, with the first and last operator of a training step.
+"""CANN's profiling_options for a TensorFlow 1 script, with the first and last operator of a training step.
 
     viaduct rehearse train.py --steps 2 --record rec/             writes rec/profiling_points.json
     viaduct migrate train.py --profile DIR --profile-points rec/  reads it

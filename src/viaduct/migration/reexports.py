@@ -71,8 +71,7 @@ class Exports:
             step = self.follow_once(name, package) if name.partition(".")[0] not in FRAMEWORK_ROOTS else None
             if step is None or step == name:
                 return name
-            name = step
-            package = ""
+            name, package = step, ""  # `step` is an absolute name
         return name
 
     def follow_once(self, name: str, package: str) -> str | None:

@@ -89,7 +89,7 @@ class SettingsMigration:
         """Return the new text of a line, and add its findings."""
         comment = COMMENT.search(line)
         stop = comment.start() if comment and not self.path.endswith(".json") else len(line)
-        pieces, position, first = [], 0, len(self.findings)
+        pieces, position, former_count = [], 0, len(self.findings)
         for pair in KEY_AND_VALUE.finditer(line, 0, stop):
             key, value = pair["key"].strip("\"'").rpartition(".")[2], pair["value"].strip("\"'")
             new = self.migrate_value((number, pair.start() + 1), line, key, value)
@@ -99,9 +99,9 @@ class SettingsMigration:
                 position = start + len(value)
         after = "".join(pieces) + line[position:]
         self.check_value_below(number, line, line[:stop])
-        if len(self.findings) == first:  # no value in a known form
+        if len(self.findings) == former_count:  # no value in a known form
             self.check_mentions(number, line, line[:stop])
-        for index, finding in enumerate(self.findings[first:], first):
+        for index, finding in enumerate(self.findings[former_count:], former_count):
             if finding.status == "changed":
                 self.findings[index] = replace(finding, after=after.rstrip("\r"))
         return after

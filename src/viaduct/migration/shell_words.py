@@ -128,17 +128,17 @@ class _Reader:
 
     def read_documents(self, position: int) -> int:
         """Read the here-documents of the line before."""
-        for mark, tabs, quoted in self.pending_documents:
+        for mark, strips_tabs, is_quoted in self.pending_documents:
             start = position
             while position < len(self.text):
                 stop = self.text.find("\n", position)
                 stop = len(self.text) if stop < 0 else stop
                 line = self.text[position:stop].rstrip("\r")
                 position = stop + 1
-                if (line.lstrip("\t") if tabs else line) == mark:
+                if (line.lstrip("\t") if strips_tabs else line) == mark:
                     break
             self.script.documents.append((start, min(position, len(self.text))))
-            if quoted:
+            if is_quoted:
                 self.script.unexpanded.append((start, min(position, len(self.text))))
         self.pending_documents = []
         return min(position, len(self.text))
