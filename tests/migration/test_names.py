@@ -39,6 +39,8 @@ SESSION = "tensorflow.Session"
         "import tensorflow as tf\ndef f(*tf): tf.Session()",
         "import tensorflow as tf\ndef f(**tf): tf.Session()",
         "import tensorflow as tf\nf = lambda tf: tf.Session()",
+        "import tensorflow as tf\nf = lambda g=(lambda tf: tf.Session()): g",
+        "import tensorflow as tf\nf = lambda g=[tf.Session() for tf in x]: g",
         "import tensorflow as tf\n[tf.Session() for tf in x]",
         "import tensorflow as tf\n[(tf := y) for y in x]\ntf.Session()",
         "import tensorflow as tf\nfor tf in x: tf.Session()",

@@ -218,15 +218,14 @@ class Names:
         if isinstance(node, FunctionNode | ast.ClassDef):
             scope.bind(node.name, f"{self.module}.{node.name}" if scope.outer is None and self.module else None)
             pending += node.decorator_list
-            if isinstance(node, ast.ClassDef):
-                pending += [*node.bases, *node.keywords]
-            else:
-                pending += [default for default in [*node.args.defaults, *node.args.kw_defaults] if default]
+        if isinstance(node, ast.ClassDef):
+            pending += [*node.bases, *node.keywords]
+        elif isinstance(node, Function):
+            pending += [default for default in [*node.args.defaults, *node.args.kw_defaults] if default]
+        elif isinstance(node, Comprehension):
+            pending.append(node.generators[0].iter)  # evaluated outside
+        if isinstance(node, ast.ClassDef | Function | Comprehension):
             self.walk_scope(node, scope)
-        elif isinstance(node, ast.Lambda | Comprehension):
-            self.walk_scope(node, scope)
-            if isinstance(node, Comprehension):
-                pending.append(node.generators[0].iter)  # evaluated outside
         elif isinstance(scope.node, Comprehension) and node is scope.node.generators[0]:
             pending += [scope.node.generators[0].target, *scope.node.generators[0].ifs]
         else:
