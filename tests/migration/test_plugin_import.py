@@ -30,6 +30,13 @@ def test_a_device_of_the_host_needs_no_plug_in(tmp_path: Path) -> None:
     assert texts(migrate(tmp_path, files)) == {}
 
 
+def test_a_device_in_the_script_itself_is_not_said_to_be_set_elsewhere(tmp_path: Path) -> None:
+    choice = "device = 'cuda'\nif torch.npu.is_available():\n    device = 'npu'\n"
+    outcome = migrate(tmp_path, {"train.py": f"import torch\n{choice}net = torch.nn.Linear(2, 2).to(device)\n"})
+    (message,) = [finding.message for finding in outcome.findings if finding.rule == "torch.plugin"]
+    assert message == "import torch_npu: this program may use the card, and none of its files imports the plug-in"
+
+
 def test_a_script_that_reaches_the_plug_in_gets_no_second_import(tmp_path: Path) -> None:
     files = {
         "train.py": f"import torch\nfrom config import DEVICE\nfrom net import Net\n{USES}",

@@ -1,4 +1,4 @@
-"""Import the card's plug-in in scripts whose device is set in another file, or in a configuration file.
+"""Import the card's plug-in in programs that may use the card and do not import it.
 
     # config.py                 # train.py
     DEVICE = "npu"              import torch
@@ -7,8 +7,8 @@
                                 net.to(DEVICE)
 
 The rule `torch.plugin` handles single files. This module runs after all files are migrated. It looks at each script
-that no other file imports, together with the files that the script imports: if one of these names the card and none
-imports the plug-in, the script gets the import.
+that no other file imports, together with the files that the script imports: if one of these, a configuration file or a
+shell script may name the card and none imports the plug-in, the script gets the import.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def find_import_before(tree: ast.Module) -> ImportNode | None:
 
 def describe_insertion(path: str, line: int, text: str, module: str) -> Finding:
     """Return the finding about an import of `module` that was inserted after a line of the original `text`."""
-    message = f"import {module}: the device of this program is set in another file"
-    zh = f"导入 {module}:该程序的设备在其他文件中设置"
+    message = f"import {module}: this program may use the card, and none of its files imports the plug-in"
+    zh = f"导入 {module}:该程序可能使用加速卡,而其文件均未导入插件"
     before = lines_of(text)[line - 1]
     return Finding(
         *(path, line, line, 1, PLUGIN_RULE, "mandatory", "changed", message, zh, "low"),
