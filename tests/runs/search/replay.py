@@ -104,7 +104,11 @@ def past_runs(seed: int, count: int, draw: int) -> list[PastRun]:
     space = recorded_space()
     return [
         PastRun(
-            Path(f"/past/{draw}/{trial.number}"), {path: trial.params[path] for path in space.paths}, trial.value, 1000
+            Path(f"/past/{draw}/{trial.number}"),
+            {path: trial.params[path] for path in space.paths},
+            trial.value,
+            images=1000,
+            seed=seed,
         )
         for trial in study.trials
         if trial.value is not None

@@ -13,9 +13,12 @@ from viaduct.runs.search.results import (
 )
 
 
-def result(number: int, value: float | None, images: int | None = 1000, lr: float = 0.0, **more: object) -> TrialResult:
+def result(
+    number: int, value: float | None, images: int | None = 1000, lr: float = 0.0, seed: int = 1, **more: object
+) -> TrialResult:
     values = {"optimizer.lr": lr or 0.1 * (number + 1)}
-    return TrialResult(f"trial-{number:03d}", number, values, more.pop("state", "finished"), value, images)  # type: ignore[arg-type]
+    state = more.pop("state", "finished")
+    return TrialResult(f"trial-{number:03d}", number, values, state, value, images, seed)  # type: ignore[arg-type]
 
 
 def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> None:
@@ -38,8 +41,17 @@ def test_a_large_difference_is_no_tie_and_seed_noise_is_reported_as_not_measured
     assert "Noise between seeds was not measured" in text
 
 
+def test_trials_of_equal_values_and_one_seed_do_not_measure_the_noise_between_seeds() -> None:
+    results = [result(0, 0.5, lr=0.1), result(1, 0.5, lr=0.1), result(2, 0.49, lr=0.2)]
+    assert measure_seed_deviation(results) is None
+    verdict = judge_results(results, "loss", "minimize")
+    assert verdict is not None
+    assert verdict.noise is None
+    assert "was not measured" in describe_verdict(verdict, "loss")[1]
+
+
 def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
-    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
+    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1, seed=2), result(2, 0.95, lr=0.2)]
     assert measure_seed_deviation(results) == pytest.approx(0.0707, abs=1e-3)
     verdict = judge_results(results, "top1", "maximize")
     assert verdict is not None
@@ -49,7 +61,7 @@ def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
 
 
 def test_noise_is_in_points_for_every_metric_in_percent() -> None:
-    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
+    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1, seed=2), result(2, 0.95, lr=0.2)]
     verdict = judge_results(results, "precision", "maximize")
     assert verdict is not None
     text = " ".join(describe_verdict(verdict, "precision"))

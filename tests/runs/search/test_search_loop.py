@@ -194,13 +194,14 @@ def test_a_grid_is_walked_once_and_ends() -> None:
 
 def test_past_runs_are_added_once_and_are_no_trials() -> None:
     study, space = make_study(), recorded_space()
-    run = PastRun(Path("/past/a"), {LR: 0.3, "optimizer.momentum": "0.9"}, 0.77, 1000)
+    run = PastRun(Path("/past/a"), {LR: 0.3, "optimizer.momentum": "0.9"}, 0.77, 1000, seed=2)
     assert add_past_runs(study, [run], space) == 1
     assert add_past_runs(study, [run], space) == 0
     launcher = RecordedLauncher(seed=1)
     make_search_loop(study, Plan(3), launcher).run()
     assert [number for number, _ in launcher.started] == [0, 1, 2]
     assert [result.number for result in read_results(study, space)] == [None, 0, 1, 2]
+    assert [result.seed for result in read_results(study, space)] == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

@@ -19,7 +19,7 @@ from viaduct.runs.search.session import (
     choose_first_trial,
     make_definition,
     plan_evaluations,
-    refuse_failure,
+    raise_if_all_failed,
 )
 from viaduct.runs.search.space import parse_space
 from viaduct.verbs.search import check_settings
@@ -76,33 +76,33 @@ def test_the_cadence_of_evaluations_is_no_part_of_what_is_searched() -> None:
 
 def test_the_reason_of_trials_that_all_fail_is_reported_once() -> None:
     with pytest.raises(ViaductError) as refused:
-        refuse_failure(
+        raise_if_all_failed(
             [make_failed_trial(0, "no data"), make_failed_trial(1, "no data"), make_failed_trial(2, "no data")],
             "failing",
         )
     assert str(refused.value).count("no data") == 1
     assert "No further trial was started" in str(refused.value)
     with pytest.raises(ViaductError) as refused:
-        refuse_failure([make_failed_trial(0, "a"), make_failed_trial(1, "b"), make_failed_trial(2, "a")], "done")
+        raise_if_all_failed([make_failed_trial(0, "a"), make_failed_trial(1, "b"), make_failed_trial(2, "a")], "done")
     assert [str(refused.value).count(f"\n  {reason} (") for reason in "ab"] == [1, 1]
 
 
 def test_trials_that_are_still_unfinished_do_not_hide_a_failure() -> None:
     with pytest.raises(ViaductError, match="the first 3 trials failed"):
-        refuse_failure(
+        raise_if_all_failed(
             [make_failed_trial(n, "no data") for n in range(3)] + [make_failed_trial(3, "", "unfinished")], "failing"
         )
 
 
 def test_an_interrupted_search_and_one_with_a_good_trial_are_no_failure() -> None:
-    refuse_failure([make_failed_trial(0, "a")], "interrupted")
-    refuse_failure([make_failed_trial(0, "a"), TrialResult("trial-001", 1, {}, "finished", 0.5)], "done")
-    refuse_failure([], "done")
+    raise_if_all_failed([make_failed_trial(0, "a")], "interrupted")
+    raise_if_all_failed([make_failed_trial(0, "a"), TrialResult("trial-001", 1, {}, "finished", 0.5)], "done")
+    raise_if_all_failed([], "done")
 
 
 def test_reasons_that_differ_only_in_numbers_are_reported_once() -> None:
     with pytest.raises(ViaductError) as refused:
-        refuse_failure(
+        raise_if_all_failed(
             [
                 make_failed_trial(0, "size 0.5 is odd"),
                 make_failed_trial(1, "size 7 is odd"),
@@ -129,7 +129,7 @@ def test_it_is_reported_where_no_first_trial_has_the_recipes_own_values() -> Non
     assert choose_first_trial(grid, inside, make_study()) == (own, "")
     assert "grid" in choose_first_trial(grid, later, make_study())[1]
     study = make_study()
-    add_past_runs(study, [PastRun(Path("/past/a"), dict(own), 0.8, 1000)], inside)
+    add_past_runs(study, [PastRun(Path("/past/a"), dict(own), 0.8, 1000, seed=1)], inside)
     assert choose_first_trial(request, inside, study) == (None, "")
 
 

@@ -51,6 +51,7 @@ class PastRun:
     values: dict[str, Value]  # of the fields that the search changes, by path
     value: float  # of the metric
     images: int | None  # number of validation images
+    seed: int  # of the training
 
 
 @dataclass
@@ -113,7 +114,7 @@ def read_past_run(run: Path, criteria: Criteria, space: Space) -> PastRun:
     value, images = final.get(criteria.metric), final.get("count")
     if not is_number(value):
         raise Unsuitable(f"no {criteria.metric}")
-    return PastRun(run, values, float(value), images if isinstance(images, int) else None)
+    return PastRun(run, values, float(value), images if isinstance(images, int) else None, recipe.seed)
 
 
 def is_covered(path: str, fields: tuple[str, ...]) -> bool:
@@ -133,7 +134,7 @@ def add_past_runs(study: Study, past_runs: list[PastRun], space: Space) -> int:
                 params=run.values,
                 distributions={dimension.path: dimension.make_distribution() for dimension in space.dimensions},
                 value=run.value,
-                user_attrs={PAST_RUN: str(run.path.resolve()), "images": run.images},
+                user_attrs={PAST_RUN: str(run.path.resolve()), "images": run.images, "seed": run.seed},
             )
         )
     return len(added)

@@ -38,6 +38,7 @@ class TrialResult:
     state: State
     value: float | None  # metric at the last evaluation, also of a trial that did not finish
     images: int | None = None  # number of validation images
+    seed: int | None = None  # of the training; None: not recorded
     reason: str = ""
     seconds: float | None = None
     evaluations: int = 0  # number of evaluations that were reported
@@ -89,6 +90,7 @@ def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space)
         state="past run" if number is None else states.get(trial.state, "unfinished"),
         value=trial.value if trial.value is not None else reported.get(max(reported, default=0)),
         images=trial.user_attrs.get("images"),
+        seed=trial.user_attrs.get("seed"),
         reason=trial.user_attrs.get("reason", ""),
         seconds=duration if isinstance(duration, int | float) else None,
         evaluations=len(reported),
@@ -142,11 +144,15 @@ def estimate_accuracy_variance(result: TrialResult) -> float:
 
 
 def measure_seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between results with equal values, as of past runs; None if there are none."""
-    groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
+    """Return the standard deviation between results with equal values and different seeds; None if there are none.
+
+    All trials of a study have the same seed; past runs may have others.
+    """
+    groups: dict[tuple[tuple[str, Value], ...], dict[int, float]] = {}  # values -> seed -> result
     for result in results:
-        groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
-    repeated = [values for values in groups.values() if len(values) > 1]
+        if result.seed is not None:
+            groups.setdefault(tuple(sorted(result.values.items())), {})[result.seed] = result.value or 0.0
+    repeated = [list(by_seed.values()) for by_seed in groups.values() if len(by_seed) > 1]
     return pool_deviation(repeated) if repeated else None
 
 

@@ -43,7 +43,8 @@ class Plan:
     sampler: SamplerName = "tpe"
     pruner: PrunerName = "none"
     evaluations: int = 1  # evaluations of a trial, including the last one
-    seed: int = 0
+    seed: int = 0  # of the sampler
+    training_seed: int = 1  # of the recipe: the same in all trials
     timeout_s: float | None = None
     first: dict[str, Value] | None = None  # values of the first trial; None: they are drawn
     poll_s: float = 0.25  # seconds between two readings of the trials' files
@@ -57,7 +58,7 @@ class RunningTrial:
     slot: int  # part of the machine (cores or a card), from 0 to `parallel` - 1
     trial: Trial
     process: TrainProcess
-    started_at: float = field(default_factory=time.monotonic)  # this time, if an earlier search has started it too
+    started_at: float = field(default_factory=time.monotonic)  # in this search; an earlier one may have begun the trial
     pruning_reason: str = ""  # why the pruner stopped the trial; empty: it did not
     reported: int = 0  # number of evaluations that were passed to the study
 
@@ -209,6 +210,7 @@ class SearchLoop:
         value, images = process.read_final() if code == 0 else (None, None)
         if value is not None:
             trial.set_user_attr("images", images)
+            trial.set_user_attr("seed", self.plan.training_seed)
             self.study.tell(trial, value)
         elif entry.pruning_reason:
             trial.set_user_attr("reason", entry.pruning_reason)
@@ -237,7 +239,8 @@ class SearchLoop:
     def has_only_equal_failures(self) -> bool:
         """Return True if no trial finished or was pruned, and at least MAX_EQUAL_FAILURES failed, all for one reason.
 
-        If that reason is a loss that diverged, the search continues: other values may train.
+        Reasons that differ only in numbers count as one. If that reason is a loss that diverged, the search continues:
+        other values may train.
         """
         from optuna.trial import TrialState
 

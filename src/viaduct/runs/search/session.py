@@ -121,6 +121,7 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], print_li
             pruner=request.pruner,
             evaluations=evaluations,
             seed=request.seed,
+            training_seed=request.recipe.seed,
             timeout_s=request.timeout_s,
             first=first,
         )
@@ -226,7 +227,7 @@ def collect_stop_signals(print_line: PrintLine) -> Iterator[list[int]]:
 def conclude_search(request: SearchRequest, space: Space, study: Study, end: End, signal: int) -> SearchOutcome:
     """Write the recipe of the best trial, and return the outcome; raise ViaductError if all trials have failed."""
     results = read_results(study, space)
-    refuse_failure(results, end)
+    raise_if_all_failed(results, end)
     verdict = judge_results(results, request.metric, study.direction.name.lower())
     if verdict is None:
         return SearchOutcome(request, space, study, results, None, None, "", end, signal)
@@ -241,7 +242,7 @@ def conclude_search(request: SearchRequest, space: Space, study: Study, end: End
     return SearchOutcome(request, space, study, results, verdict, file, shlex.join(command), end, signal)
 
 
-def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
+def raise_if_all_failed(results: Sequence[TrialResult], end: End) -> None:
     """Raise ViaductError with the reasons if all ended trials failed and the search was not cut short."""
     ended = [result for result in results if result.number is not None and result.state != "unfinished"]
     failed = [result for result in ended if result.state == "failed"]
