@@ -44,7 +44,7 @@ def test_a_difference_within_noise_is_not_called_more(tmp_path: Path) -> None:
     found = diff(make_run(tmp_path / "a", seed=1), make_run(tmp_path / "b", seed=2))
     assert isinstance(found.losses, LossDifference)
     assert (found.losses.first, found.losses.beyond_noise) == (1, None)
-    assert "within each other's noise" in text(found)
+    assert "nowhere stay apart beyond their noise" in text(found)
 
 
 def lose_losses(run: Path, after: int) -> Path:
@@ -60,6 +60,7 @@ def test_no_distance_is_claimed_of_a_loss_that_is_nan(tmp_path: Path) -> None:
     found = diff(make_run(tmp_path / "a"), lose_losses(make_run(tmp_path / "b"), 500))
     assert isinstance(found.losses, LossDifference)
     assert (found.losses.area, found.losses.mean_gap, found.losses.last_gap) == (None, None, None)
+    assert "The curves part at step 501: beyond their noise, or only one loss is finite." in text(found)
     assert "Area" not in text(found)
     assert "At the end" not in text(found)
     assert "Not comparable where the loss is NaN or infinite: 100 in B of 600 steps, first at step 501." in text(found)

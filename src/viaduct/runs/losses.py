@@ -27,7 +27,7 @@ class LossDifference:
     only_right: int
     first: int | None  # first step whose losses differ at all; None: all are equal
     first_losses: tuple[float, float] | None
-    beyond_noise: int | None  # step from which on the curves differ by more than the noise of both; None: no such step
+    beyond_noise: int | None  # step at which `find_first_difference` says that the curves part; None: nowhere
     noise_measured: bool  # False: too few common steps to measure the noise
     area: float | None  # area between the curves in loss x steps
     mean_gap: float | None
@@ -133,9 +133,10 @@ def describe_gap(losses: LossDifference) -> list[str]:
     if not losses.noise_measured:
         lines.append(f"Too few common steps to tell a difference from noise ({MIN_STEPS} are needed).")
     elif losses.beyond_noise is None:
-        lines.append("The curves stay within each other's noise.")
+        lines.append("The curves nowhere stay apart beyond their noise (a few steps do not count).")
     else:
-        lines.append(f"The curves stay apart beyond their noise from step {losses.beyond_noise:,} on.")
+        step = f"{losses.beyond_noise:,}"
+        lines.append(f"The curves part at step {step}: beyond their noise, or only one loss is finite.")
     if losses.area is not None and losses.mean_gap is not None and math.isfinite(losses.area):
         lines.append(f"Area between them: {losses.area:.4g} loss x steps, {losses.mean_gap:.4g} a step on average.")
     if losses.last_gap is not None:
