@@ -6,6 +6,7 @@ from viaduct.benching import starts
 from viaduct.benching.starts import (
     StartFailed,
     StartRequest,
+    StartResults,
     explain_end,
     format_starts,
     measure_start,
@@ -22,6 +23,7 @@ def test_a_start_that_fails_says_its_last_words() -> None:
 def test_a_warning_is_not_the_reason_of_a_start_that_was_killed() -> None:
     warning = ["UserWarning: expandable segments are not supported"]
     assert explain_end(-9, 20.0, warning).startswith("it was ended by SIGKILL; its last line was: UserWarning")
+    assert explain_end(-9, 20.0, []) == "it was ended by SIGKILL; it printed no message"
     assert explain_end(-9, 1800.0, warning) == "it had not taken its first step after 30 minutes and was killed"
     assert explain_end(2, 20.0, ["no memory"]) == "no memory"
     assert explain_end(2, 20.0, []) == "it ended with exit code 2 and no message"
@@ -62,7 +64,7 @@ def start(whole: float) -> dict[str, float]:
 
 def test_starts_are_recognised_by_the_middle_one_of_those_that_compiled_nothing() -> None:
     found = {"viaduct": [start(9), start(5), start(4), start(6)], "peer": [start(50), start(11), start(10), start(9)]}
-    head, ours, peer, other = format_starts((found, {"other": "no memory"}))
+    head, ours, peer, other = format_starts(StartResults(found, {"other": "no memory"}))
     assert head.startswith("From the start of a process to its first step")
     assert ours == (
         "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.50, building 1.25, step 1.25; the first time 9.0 s)"

@@ -25,7 +25,7 @@ from viaduct.training.summary import describe_machine, read_commit
 RECORD_PREFIX = (
     b'{\n "kind": "benchmark",\n "verb": "bench"'  # first bytes of a record; --json replaces only such a file
 )
-# "ours is": how many times as fast; "bandwidth" and "matrix peak": shares of the measured peak rates.
+# "ours is": images/s of ours divided by the variant's; "bandwidth" and "matrix peak": shares of measured peak rates.
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "ours is", "memory", "first step", "bandwidth", "matrix peak"]
 
 
@@ -51,7 +51,8 @@ def make_record(
     ]
     starts_record: dict[str, Any] = {}
     if starts:
-        starts_record = {"starts": starts[0], "starts_left_out": starts[1], "starts_told": format_starts(starts)}
+        starts_record = {"starts": starts.starts, "starts_left_out": starts.failed}
+        starts_record["starts_told"] = format_starts(starts)
     machine_facts = describe_machine(setting.device)
     peer_versions = {variant["peer"]: find_package_version(variant["peer"]) for variant in variants[1:]}
     return {

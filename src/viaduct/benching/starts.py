@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from viaduct.errors import ViaductError
 from viaduct.signals import name_signal
@@ -27,8 +27,6 @@ from viaduct.signals import name_signal
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-# Starts of each variant, as `measure_start` returns them, and the reasons of failed variants; both by title.
-StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
 MAX_START_MINUTES = 30  # a process that takes longer is killed
 
@@ -43,6 +41,13 @@ class StartRequest:
     data: str  # as in --data: synthetic, or a folder
     peer: str = ""  # one of peers.NAMES; empty for ours
     peer_mode: str = ""  # one of peers.MODES; empty for ours
+
+
+class StartResults(NamedTuple):
+    """Results of all variants, by title."""
+
+    starts: dict[str, list[dict[str, float]]]  # the seconds of each start, as `measure_start` returns them
+    failed: dict[str, str]  # the reason of each variant that failed
 
 
 class StartFailed(Exception):
@@ -62,7 +67,7 @@ def measure_starts(requests: Iterable[tuple[str, StartRequest]], notify: Callabl
         except StartFailed as error:
             failed[title] = str(error)
             notify(f"{title}: {error}")
-    return {title: times for title, times in starts.items() if title not in failed}, failed
+    return StartResults({title: times for title, times in starts.items() if title not in failed}, failed)
 
 
 def select_median_start(starts: list[dict[str, float]]) -> dict[str, float]:
@@ -109,12 +114,13 @@ def measure_start(request: StartRequest) -> dict[str, float]:
 
 def explain_end(code: int, seconds: float, stderr_lines: list[str]) -> str:
     """Return why a process ended without a first step: the limit of time, a signal, or its last message."""
-    last_line = stderr_lines[-1] if stderr_lines else "no message"
+    last_line = stderr_lines[-1] if stderr_lines else ""
     if seconds >= 60 * MAX_START_MINUTES:
         return f"it had not taken its first step after {MAX_START_MINUTES} minutes and was killed"
     if code < 0:
-        return f"it was ended by {name_signal(-code)}; its last line was: {last_line}"
-    return last_line if stderr_lines else f"it ended with exit code {code} and no message"
+        last_words = f"its last line was: {last_line}" if last_line else "it printed no message"
+        return f"it was ended by {name_signal(-code)}; {last_words}"
+    return last_line or f"it ended with exit code {code} and no message"
 
 
 @contextmanager
