@@ -44,7 +44,7 @@ def test_missing_parents_are_reported_to_be_missing(tmp_path: Path) -> None:
     child = make_child(tmp_path / "child", describe_init(tmp_path / "gone", run_id="77"))
     weights = trace(child, tmp_path).parents[0]
     assert weights.parents[0].kind == "missing"
-    assert "is not there any more" in weights.parents[0].note
+    assert "there is no run that can be read" in weights.parents[0].note
 
 
 def test_another_run_at_the_same_path_is_not_taken_for_the_parent(tmp_path: Path) -> None:

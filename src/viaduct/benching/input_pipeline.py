@@ -69,7 +69,7 @@ def measure(
 
     A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`. With
     `workers` 0, each core gets one worker. A row's `ratio_to_tf_data` is the median ratio of its turns to those of
-    tf.data, None without them.
+    tf.data, None if tf.data was not measured.
     """
     for name in peers:
         if name not in PEER_MODULES:

@@ -181,15 +181,20 @@ class Measurement:
         return None
 
     def add_variant(
-        self, title: str, peer: str, build: Callable[[], Variant], network: Callable[[], nn.Module], mode: str = ""
+        self,
+        title: str,
+        peer: str,
+        build_variant: Callable[[], Variant],
+        build_network: Callable[[], nn.Module],
+        mode: str = "",
     ) -> None:
         """Build a variant, run its first step, warm it up."""
         data = self.setting.recipe.data
         self.setting.device.reset_peak_memory()
         before = self.setting.device.get_peak_memory()  # memory in use, as the peak was just reset
-        work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
+        work = counting.count_step_work(build_network, data.global_batch, data.size, self.dtype)
         built: list[Variant] = []
-        build_s = self.clock.measure_wall_seconds(lambda: built.append(build()))
+        build_s = self.clock.measure_wall_seconds(lambda: built.append(build_variant()))
         variant = built[0]
         with ExitStack() as cleanup:  # closes the variant if a step fails
             cleanup.callback(variant.close)
@@ -201,7 +206,7 @@ class Measurement:
         self.results.append(VariantResult(title, peer, mode, variant, work, build_s, first_step_s, memory))
 
     def measure_added_memory(self, before: int) -> int | None:
-        """Return the peak memory of the last variant without the bytes that were in use `before` it.
+        """Return the peak memory of a variant that was just built, without the bytes that were in use `before` it.
 
         On the CPU it is the peak of the whole process for ours, and None for peers, which reuse memory that ours freed.
         """

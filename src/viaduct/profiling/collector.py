@@ -263,8 +263,8 @@ class Collector:
         try:
             self._stop()
         except Exception as error:  # the device has failed
-            self._notes.append(f"times that had not been read before the end are lost: {type(error).__name__}: {error}")
-        if was_recording:
+            self._notes.append(f"what had not been read before the end is lost: {type(error).__name__}: {error}")
+        if was_recording and self._recorded is not None:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         has_recompiled = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
         reasons = (

@@ -65,7 +65,7 @@ class FigureDifference:
     def is_slower(self) -> bool | None:
         """True if the time became longer, by the medians or, if these differ too little, by the means.
 
-        None if neither differ by more than their noise.
+        None if neither the medians nor the means differ by more than their noise.
         """
         pairs = ((self.change_us, self.noise_us), (self.mean_change_us, self.mean_noise_us))
         changes = [
@@ -125,7 +125,10 @@ class ProfileDifference:
 
     @property
     def exit_code(self) -> int:
-        """0: identical records, or no difference beyond the noise; 1: a difference beyond it; 2: not to be judged."""
+        """0: no difference beyond the noise; 1: a difference beyond it; 2: not to be judged.
+
+        Identical records have no difference if they have an iteration.
+        """
         if self.is_identical and self.iteration.before_us is not None:
             return 0
         return int(self.differs) if self.can_be_judged else 2

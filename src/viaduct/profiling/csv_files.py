@@ -5,7 +5,7 @@
 
 A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it. Rows
 that are damaged or too short, such as a truncated last line, are left out, and bytes that are not text are replaced;
-`notes` gets a sentence about either. As a text, N/A and an empty cell are ""; as a number, they and texts are None.
+`notes` gets a sentence about either. N/A and an empty cell are "" as a text. As a number they are None, like words.
 """
 
 from __future__ import annotations

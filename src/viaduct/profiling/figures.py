@@ -182,9 +182,9 @@ class Figures:
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
-        """Steps with collectives, by rank: regular steps, or recorded ones if only these have collectives.
+        """Steps with collectives, by rank: regular steps, or recorded ones if no regular step has collectives.
 
-        The latter is the case in viaduct's own profiles.
+        In viaduct's own profiles only recorded steps have them.
         """
         steps = [step for step in self.steps if step.collectives]
         if not steps:

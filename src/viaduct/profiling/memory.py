@@ -150,7 +150,7 @@ def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:
 
 
 def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]], until: float) -> dict[str, Storages]:
-    """Return the storages from before recording that were not released until a moment."""
+    """Return the storages from before recording that were still allocated at the moment `until`."""
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }
@@ -212,7 +212,7 @@ class BlockNamer:
     def find_temporary_end(self, block: Block, phase: str) -> float:
         """Return the end of the backward pass or, for a block of the update, of the step, in which it was allocated.
 
-        A block that is released until then is temporary. -inf for a block outside the recorded steps.
+        A block that is released by then is temporary. The result is -inf for a block outside the recorded steps.
         """
         for (start, stop), backward_end in zip(self.trace.step_spans, self.backward_ends, strict=True):
             if start <= block.start < stop:

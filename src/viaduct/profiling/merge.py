@@ -7,7 +7,7 @@ cannot be compared, and a note says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -151,10 +151,10 @@ def describe_merge(profiles: Sequence[Profile]) -> list[str]:
     sampled = [profile for profile in profiles if profile.samples]
     if len(sampled) > 1:
         notes.append(f"The figures of the system are those that {name_rank(sampled[0])} sampled.")
-    for field in fields(Facts):
-        values = list(dict.fromkeys(str(getattr(profile.facts, field.name)) for profile in profiles))
-        if field.name in SHARED_FACTS and len(values) > 1:
-            notes.append(f"The ranks differ in {field.name}: {', '.join(values)}.")
+    for name in SHARED_FACTS:
+        values = dict.fromkeys(str(getattr(profile.facts, name)) for profile in profiles)
+        if len(values) > 1:
+            notes.append(f"The ranks differ in {name}: {', '.join(values)}.")
     return notes
 
 

@@ -199,7 +199,7 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         launch = calls.get(event.args.get("correlation"))
         caller = launch.find_enclosing(OPERATOR) if launch is not None else None
         operator = caller or by_id.get(event.args.get("External id"))
-        began = launch.start if launch is not None else operator.start if operator is not None else event.start
-        if trace.is_in_step(began):
+        cause = launch or operator or event  # the earliest of these that is known
+        if trace.is_in_step(cause.start):
             kernels.append((event, operator))
     return kernels

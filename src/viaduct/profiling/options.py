@@ -27,10 +27,11 @@ UNUSED_KEYS = (
     "host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq",
     "sys_io_sampling_freq", "sys_interconnection_freq",
 )  # fmt: skip
-AIC_METRICS = (
+AIC_METRICS = (  # values of aic_metrics
     "PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio",
     "L2Cache",
 )  # fmt: skip
+# Keys whose value is "on" or "off".
 SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
 MIN_LIMIT_MB = 200  # as in CANN
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20  # steps that PROFILING_MODE skips, and steps that it then profiles

@@ -2,8 +2,8 @@
 
     write_report(profile, Path("prof/report.html"))
 
-report_charts.py makes the charts, report_tables.py the tables. A section without data is left out, or says that there
-are none.
+report_charts.py makes the charts, report_tables.py the tables. A section without data is left out, or says what is
+missing.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def format_date(date: str) -> str:
 
 
 def make_lead(profile: Profile) -> list[Part]:
-    """Return the best advice and the closing sentence, or why there is none; before it, that the run ended early."""
+    """Return the best advice with the closing sentence, or the reason why there is no advice.
+
+    If the run ended early, that comes first.
+    """
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     headline = choose_headline(profile)
     if profile.advice:

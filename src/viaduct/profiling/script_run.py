@@ -145,9 +145,10 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], stop_s
     if ranks and all(rank.done for rank in ranks):
         return ""
     steps_taken = min((rank.step_count for rank in ranks), default=0)
-    outcome = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
-    if len(ranks) > 1 and end.rank is not None and end.code:
-        outcome = outcome.replace("the script", f"rank {end.rank}", 1)
+    is_one_of_several = len(ranks) > 1 and end.rank is not None and end.code
+    outcome = describe_code(end.code, f"rank {end.rank}" if is_one_of_several else "the script")
+    if end.failure:
+        outcome += f" ({end.failure})"
     if end.killed_by:
         outcome += f" and its process by {name_signal(end.killed_by)}"
     if stop_signal:
@@ -157,10 +158,10 @@ def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], stop_s
     return f"{outcome}, and no training step was found" + (f": {end.missing_steps}" if end.missing_steps else "")
 
 
-def describe_code(code: int) -> str:
-    """Describe an exit code; a negative one is a signal, as in subprocess."""
+def describe_code(code: int, subject: str) -> str:
+    """Describe the end of a script or rank by its exit code; a negative one is a signal, as in subprocess."""
     if code == 0:
-        return "the script ended by itself"
+        return f"{subject} ended by itself"
     if code > 0:
-        return f"the script ended with exit code {code}"
-    return f"the script was ended by {name_signal(-code)}"
+        return f"{subject} ended with exit code {code}"
+    return f"{subject} was ended by {name_signal(-code)}"

@@ -28,6 +28,8 @@ from .events import RawEvent
 from .record import Profile, Step
 
 STEP_THREAD, REDUCE_THREAD = 0, 1
+# Positions of processes in the viewer, below the step traces of the ranks, whose positions are their numbers.
+RECORDED_POSITION, MEMORY_POSITION, SYSTEM_POSITION = 500, 1000, 2000
 FLOWS = ("s", "t", "f")  # "ph" of the events of a flow: start, step, finish
 # Key in the trace's otherData: ids of the processes that were drawn from the profile; all others were recorded.
 DRAWN_PIDS = "viaduct"
@@ -47,7 +49,9 @@ def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, 
     shown = [*drawn, *recorded]
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
     nameless = dict.fromkeys(event["pid"] for event in recorded if event["pid"] not in named)
-    names = [entry for pid in nameless for entry in name_row("process", pid, 0, f"Operators, process {pid}", 500)]
+    names: list[RawEvent] = []
+    for pid in nameless:
+        names += name_row("process", pid, 0, f"Operators, process {pid}", RECORDED_POSITION)
     earliest = min((event["ts"] for event in shown if "ts" in event), default=0.0)
     if earliest < 0:  # a recorded event began before the profile's zero
         shown = [event | {"ts": event["ts"] - earliest} if "ts" in event else event for event in shown]
@@ -58,11 +62,11 @@ def build_trace(profile: Profile, events: Iterable[RawEvent] = ()) -> dict[str, 
     }
 
 
-def name_row(kind: Literal["process", "thread"], pid: int, tid: int, name: str, order: int) -> list[RawEvent]:
-    """Return the events that set the name and the position of a process or thread; the lowest `order` is on top."""
+def name_row(kind: Literal["process", "thread"], pid: int, tid: int, name: str, position: int) -> list[RawEvent]:
+    """Return the events that set the name and position of a process or thread; the lowest position is on top."""
     return [
         {"ph": "M", "pid": pid, "tid": tid, "name": f"{kind}_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": tid, "name": f"{kind}_sort_index", "args": {"sort_index": order}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": f"{kind}_sort_index", "args": {"sort_index": position}},
     ]
 
 
@@ -124,7 +128,7 @@ def draw_memory(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     events: list[RawEvent] = []
     for rank in sorted({point.rank for point in profile.memory}):
         pid = next(pids)
-        events += name_row("process", pid, 0, f"Memory, rank {rank}", 1000 + rank)
+        events += name_row("process", pid, 0, f"Memory, rank {rank}", MEMORY_POSITION + rank)
         for point in profile.memory:
             if point.rank == rank:
                 events.append(draw_counter(pid, "allocated MiB", point.time_us, point.allocated / 2**20))
@@ -139,7 +143,7 @@ def draw_system(profile: Profile, pids: Iterator[int]) -> list[RawEvent]:
     pid = next(pids)
     figures = [(sample.time_us, name, value) for sample in profile.samples for name, value in sample.values.items()]
     return [
-        *name_row("process", pid, 0, "System", 2000),
+        *name_row("process", pid, 0, "System", SYSTEM_POSITION),
         *(draw_counter(pid, name, time, value) for time, name, value in figures),
     ]
 

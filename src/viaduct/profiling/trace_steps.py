@@ -105,10 +105,11 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
     if marks.steps:
         result.main_thread = (marks.steps[0].get("pid"), marks.steps[0].get("tid"))
     ordered = sorted(launches)
-    previous: float | None = None
+    previous_end: float | None = None
     for host_step in host_steps:
-        step = build_step(host_step, marks, ordered, previous if host_step.follows_previous else None, rank, result)
-        previous = step.end_us if step is not None else None
+        known_end = previous_end if host_step.follows_previous else None
+        step = build_step(host_step, marks, ordered, known_end, rank, result)
+        previous_end = step.end_us if step is not None else None
         if step is not None:
             result.steps.append(step)
             result.step_spans.append((host_step.start, host_step.end))
@@ -137,12 +138,17 @@ def find_host_steps(marks: HostMarks, result: FoundSteps) -> list[HostStep]:
 
 
 def build_step(
-    host_step: HostStep, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, result: FoundSteps
+    host_step: HostStep,
+    marks: HostMarks,
+    launches: list[Launch],
+    previous_end: float | None,
+    rank: int,
+    result: FoundSteps,
 ) -> Step | None:
     """Return one step; None for a span with neither a forward nor a backward pass. Notes are added to `result`.
 
-    `previous` is `end_us` of the previous step; None if that is not in the trace. Without a forward start or a backward
-    end, the phases are not measured.
+    `previous_end` is None if the previous step is not in the trace. Without a forward start or a backward end, the
+    phases are not measured.
     """
     optimizers = select_spans(marks.optimizers, host_step.start, host_step.end)
     end = optimizers[-1][1] if optimizers else host_step.end
@@ -155,18 +161,18 @@ def build_step(
         return None
     if forward is None or backward is None:
         result.phases_measured = False
-        points = (host_step.start if previous is None else previous, end, end)
+        points = (host_step.start if previous_end is None else previous_end, end, end)
     else:
         points = find_device_times(launches, forward, backward, end)
     forward_start, backward_end, step_end = map(float, points)
-    if previous is not None and forward_start < previous:
+    if previous_end is not None and forward_start < previous_end:
         result.notes.append(
             f"The forward pass of step {host_step.number} overlaps the previous step: its data tail counts as 0."
         )
-        forward_start = previous
-    wait = measure_loader_wait(marks, host_step, previous, forward)
+        forward_start = previous_end
+    wait = measure_loader_wait(marks, host_step, previous_end, forward)
     backward_end = max(backward_end, forward_start)
-    return Step(rank, host_step.number, forward_start, backward_end, max(step_end, backward_end), previous, wait)
+    return Step(rank, host_step.number, forward_start, backward_end, max(step_end, backward_end), previous_end, wait)
 
 
 def select_spans(spans: list[Span], start: float, end: float) -> list[Span]:
@@ -223,13 +229,13 @@ def find_device_times(
 
 
 def measure_loader_wait(
-    marks: HostMarks, host_step: HostStep, previous: float | None, forward: float | None
+    marks: HostMarks, host_step: HostStep, previous_end: float | None, forward: float | None
 ) -> float | None:
     """Return the host's wait for the batch of a step.
 
     None if the trace has no DataLoader, or if a step without a previous one has none: its batch may have come earlier.
     """
-    if not marks.loaders or (previous is None and not select_spans(marks.loaders, host_step.start, host_step.end)):
+    if not marks.loaders or (previous_end is None and not select_spans(marks.loaders, host_step.start, host_step.end)):
         return None
     until = host_step.end if forward is None else forward
     return sum(stop - start for start, stop in select_spans(marks.loaders, host_step.start, until))

@@ -1,8 +1,8 @@
 """Search for run directories below a folder: folders with recipe.json.
 
-Links are followed, and each folder is visited once. Nothing is searched inside runs, also incomplete ones, records of
-rehearsals, hidden folders and `SKIPPED_FOLDERS`, nor more than `MAX_DEPTH` levels deep. Incomplete runs and unreadable
-folders are reported with the reason.
+Links are followed, and each folder is visited once. Not searched are the insides of runs (also of incomplete ones), of
+records of rehearsals, of hidden folders and of `SKIPPED_FOLDERS`, and folders more than `MAX_DEPTH` levels deep.
+Incomplete runs and unreadable folders are reported with the reason.
 """
 
 from __future__ import annotations

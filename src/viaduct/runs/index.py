@@ -22,7 +22,7 @@ from viaduct.runs.metrics import MetricsDigest
 from viaduct.runs.reading import Signature
 
 FORMAT = 6
-"""Raise it when `RunFacts` or `MetricsDigest` change."""
+"""Version of the index; to be increased when `RunFacts` or `MetricsDigest` change."""
 MAX_INDEX_BYTES = 512 << 20
 
 

@@ -107,7 +107,7 @@ class Candidates:
         try:
             run = open_run(Path(str(init["run"])))
         except (BadRun, BadValue, OSError):
-            return None, f"the run at {init['run']} is not there any more, or cannot be read"
+            return None, f"at {init['run']} there is no run that can be read"
         if run.id and init.get("run_id") and run.id != init["run_id"]:
             return None, f"at {init['run']} there is another run now"
         if not has_begun(run):

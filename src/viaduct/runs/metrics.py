@@ -23,7 +23,7 @@ KEPT_SPEEDS = 16  # last log lines from which the median of images_per_s is comp
 class MetricsDigest:
     """Digest of a metrics file up to `offset`. The index stores the values in the order of these fields."""
 
-    inode: int = 0
+    inode: int = 0  # 0 if the file could not be opened
     offset: int = 0
     tail: str = ""  # the last bytes before `offset`, in hexadecimal
     step: int = 0  # largest step of a log line or an evaluation

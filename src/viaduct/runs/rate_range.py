@@ -94,20 +94,25 @@ def find_steepest(smoothed: list[float], bottom: int) -> int:
 
 
 def describe_slope(
-    steepest: float, lowest: float, diverges: float | None, smoothed: list[float], start: float, bottom: float
+    steepest_rate: float,
+    lowest_rate: float,
+    diverging_rate: float | None,
+    smoothed: list[float],
+    start_loss: float,
+    lowest_loss: float,
 ) -> Suggestion:
-    """Return the suggestion for a loss that falls from `start` to `bottom`; the first three parameters are rates."""
-    limit = diverges / DIVERGENCE_DISTANCE if diverges is not None else math.inf
-    rate = float(f"{min(steepest, limit):.2g}")
-    fall = f"from {start:.4g} to {bottom:.4g}, lowest at {lowest:.2g}"
-    text = f"The loss falls steepest at a rate of {steepest:.2g} ({fall})"
-    if diverges is None:
+    """Return the suggestion for a loss that clearly falls."""
+    limit = diverging_rate / DIVERGENCE_DISTANCE if diverging_rate is not None else math.inf
+    rate = float(f"{min(steepest_rate, limit):.2g}")
+    fall = f"from {start_loss:.4g} to {lowest_loss:.4g}, lowest at {lowest_rate:.2g}"
+    text = f"The loss falls steepest at a rate of {steepest_rate:.2g} ({fall})"
+    if diverging_rate is None:
         text += " and does not diverge within the test"
-    elif limit < steepest:
-        text += f" and diverges at {diverges:.2g}: the suggested rate is a tenth of that"
+    elif limit < steepest_rate:
+        text += f" and diverges at {diverging_rate:.2g}: the suggested rate is a tenth of that"
     else:
-        text += f" and diverges at {diverges:.2g}"
-    return Suggestion(rate, f"{text}.", smoothed, steepest, lowest, diverges)
+        text += f" and diverges at {diverging_rate:.2g}"
+    return Suggestion(rate, f"{text}.", smoothed, steepest_rate, lowest_rate, diverging_rate)
 
 
 def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:

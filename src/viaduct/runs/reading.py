@@ -58,9 +58,10 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     if files["checkpoints"] is not None and not run.is_complete:
         run.newest_checkpoint = max(list_step_folders(path / "checkpoints"), default=None)
     metrics = files["metrics.jsonl"]
-    if metrics is not None and metrics[SIZE] and not digest.step and (digest.damaged or not digest.inode):
+    size = None if metrics is None else metrics[SIZE]
+    if size and not digest.step and (digest.damaged or not digest.inode):  # it has content, but no readable step
         run.unreadable.append("metrics.jsonl")
-    run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[SIZE]))
+    run.damage = list(describe_damage(run, digest, folder, size))
     changed = metrics or files["recipe.json"]
     run.changed = changed[MODIFIED_NS] / 1e9 if changed else None
     return run, digest

@@ -56,10 +56,10 @@ def find(figures: Figures) -> Advice | None:
     if batch is not None and batch <= FEW_SAMPLES:
         fixed += parts.weights + parts.update
     share = fixed / parts.total if parts.total else 0.0
-    step = measure_computing(figures)
-    if share < DOMINATING or step <= 0 or parts.total < EXPLAINED * step:
+    computing_us = measure_computing(figures)
+    if share < DOMINATING or computing_us <= 0 or parts.total < EXPLAINED * computing_us:
         return None
-    share = min(share, fixed / step)
+    share = min(share, fixed / computing_us)
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
     return Advice(
         title=f"The batch is too small: about {share:.0%} of a step is fixed cost",
@@ -67,8 +67,8 @@ def find(figures: Figures) -> Advice | None:
             f"Take more samples per step: {FACTORS[0]} times as many give about {speedups[0]:.2g} times the samples "
             f"per second, {FACTORS[1]} times as many {speedups[1]:.2g} times, by this model; adapt the learning rate."
         ),
-        evidence=describe_parts(figures, parts, step),
-        gain_us=share * step * (1 - 1 / FACTORS[1]),
+        evidence=describe_parts(figures, parts, computing_us),
+        gain_us=share * computing_us * (1 - 1 / FACTORS[1]),
         gain_basis=f"a model: fixed + batch x time per sample; {FACTORS[1]} times the batch pays the fixed part once",
     )
 
@@ -127,13 +127,13 @@ def count_computing_us(step: Step) -> float:
     return max(0.0, step.iteration_us - waits - step.compile_us)
 
 
-def describe_parts(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
+def describe_parts(figures: Figures, parts: Parts, computing_us: float) -> tuple[str, ...]:
     rows = [row for row in figures.operators if row.phase != "data"]
     calls = sum(row.calls for row in rows)
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""
     measured = sum(row.self_us for row in rows)
     return (
-        f"The fastest step{batch} computes for {show_time(step)}. By estimate, its {calls:.0f} operators need "
+        f"The fastest step{batch} computes for {show_time(computing_us)}. By estimate, its {calls:.0f} operators need "
         f"{show_time(parts.dispatch)} for being called, {show_time(parts.weights)} for reading weights, "
         f"{show_time(parts.update)} for the update, and {show_time(parts.growing)} for arithmetic and activations.",
         f"Measured, operators took {show_time(measured)} of a recorded step, "

@@ -43,9 +43,10 @@ def find(figures: Figures) -> Advice | None:
     least = gaps[exceptions]
     if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
-    step = median(step_of[slow].iteration_us for step_of in steps)
+    step_us = median(step_of[slow].iteration_us for step_of in steps)
     kind = "recorded step" if any(step.is_recorded for step_of in steps for step in step_of.values()) else "step"
-    scale = min(1.0, figures.iteration_us / step) if step else 0.0  # if these are recorded steps, timed ones are faster
+    # If these are recorded steps, timed ones are faster.
+    scale = min(1.0, figures.iteration_us / step_us) if step_us else 0.0
     gain = estimate_gain(steps, own_times, slow, fast) * scale
     return Advice(
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
@@ -83,10 +84,10 @@ def find_late_data(figures: Figures) -> Advice | None:
     tails = {rank: median(step_of[rank].data_tail_us or 0.0 for step_of in steps) for rank in steps[0]}
     slow, fast = max(tails, key=lambda rank: tails[rank]), min(tails, key=lambda rank: tails[rank])
     gaps = sorted((step_of[slow].data_tail_us or 0.0) - (step_of[fast].data_tail_us or 0.0) for step_of in steps)
-    step, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
-    if max(lengths.values()) - min(lengths.values()) > EQUALLY_LONG * step:
+    step_us, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
+    if max(lengths.values()) - min(lengths.values()) > EQUALLY_LONG * step_us:
         return None
-    if gap <= UNEVEN * step or least < max(UNEVEN * step, STEADY * gap):
+    if gap <= UNEVEN * step_us or least < max(UNEVEN * step_us, STEADY * gap):
         return None
     return Advice(
         title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
@@ -94,7 +95,7 @@ def find_late_data(figures: Figures) -> Advice | None:
         evidence=(
             "Time before the forward pass: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in tails.items())
-            + f"; all ranks take {show_time(step)} a step, so the others wait meanwhile.",
+            + f"; all ranks take {show_time(step_us)} a step, so the others wait meanwhile.",
         ),
         gain_us=gap,
         gain_basis=f"the time before the forward pass that rank {slow} has more than rank {fast}",

@@ -71,8 +71,10 @@ def find_outputs(path: Path) -> dict[Path, Files]:
         folders += [prof_folder / name for name in RESULT_FOLDERS]
         folders += [*sorted(prof_folder.glob("device_*/summary")), *sorted(prof_folder.glob("device_*/timeline"))]
         files: Files = defaultdict(list)
-        has_files_itself = any(any(prof_folder.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # not in a result folder
-        for folder in [prof_folder] if has_files_itself else folders:
+        has_files_itself = any(any(prof_folder.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)
+        if has_files_itself:  # it is a result folder, or files were copied into it
+            folders = [prof_folder]
+        for folder in folders:
             for file in list_newest(folder) if folder.name == COMBINED_FOLDER else sorted(folder.glob("*.*")):
                 match = FILE_NAME.fullmatch(file.name)
                 if match and file.is_file():

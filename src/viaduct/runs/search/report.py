@@ -117,9 +117,9 @@ def make_dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series
 
 
 def build_importance(importance: dict[str, float] | None, outcome: SearchOutcome) -> Section:
-    text = "How much each parameter separates the best tenth of the trials from all trials (PED-ANOVA)."
     if importance is None:
         return Section("Importance", f"Not given: {explain_missing_importance(outcome.results)}.")
+    text = "How much each parameter separates the best tenth of the trials from all trials (PED-ANOVA)."
     counts = [round(1000 * share) for share in importance.values()]  # the bars take whole numbers
     return Section("Importance", text, [BarChart("Importance, per mille", list(importance), counts)])
 
@@ -151,7 +151,7 @@ def get_axis_position(dimension: Dimension, result: TrialResult) -> float:
 
 
 def build_contours(outcome: SearchOutcome, importance: dict[str, float] | None) -> list[Section]:
-    """Return contour maps of MAX_CONTOURS pairs of parameters, those of the most important ones if these are known."""
+    """Return contour maps of at most MAX_CONTOURS pairs of parameters, the most important ones first if known."""
     measured = [result for result in outcome.results if result.is_measured]
     if len(outcome.space.dimensions) < 2 or len(measured) < 3:  # two points span no area
         return []

@@ -49,7 +49,7 @@ class TrainProcess:
     run: Path  # run directory
     log: Path  # file with the output of the process
     metric: str
-    number: int = 0
+    number: int
     stopped: bool = False  # True after a request to stop
     read_size: int = -1  # size of metrics.jsonl at the last reading
     evaluations: list[Evaluation] = field(default_factory=list)  # of the last reading
