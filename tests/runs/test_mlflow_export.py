@@ -84,6 +84,16 @@ def test_metrics_are_written_with_their_steps(tmp_path: Path) -> None:
     assert curves[0][0].split()[2] == "10"
 
 
+def test_a_pruned_trial_was_killed_and_is_not_scheduled(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a", done=100, finished=False)
+    (run,) = list_runs([tmp_path / "runs"]).runs
+    run.state = "pruned"
+    assert write_store([run], tmp_path / "store") == 0
+    (meta,) = (path.read_text() for path in (tmp_path / "store").glob("*/*/meta.yaml"))
+    assert "status: 5\n" in meta
+    assert "end_time: null" not in meta
+
+
 @pytest.mark.slow
 def test_damaged_lines_of_metrics_are_counted_in_a_tag(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "a")

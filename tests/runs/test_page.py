@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from runs.sample_runs import describe_origin, make_run
 from viaduct.reporting import ParallelPlot, RunCurves, render_page
+from viaduct.runs.facts import State
 from viaduct.runs.listing import list_runs
-from viaduct.runs.page import MAX_CURVES, build_page, find_varying
+from viaduct.runs.page import MAX_CURVES, TONES, build_page, find_varying
+
+
+def test_every_state_has_a_tone() -> None:
+    assert set(TONES) == set(get_args(State))
 
 
 def test_runs_that_differ_in_nothing_have_no_parallel_axes(tmp_path: Path) -> None:

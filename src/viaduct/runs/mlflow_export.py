@@ -30,9 +30,10 @@ from viaduct.json_records import Json
 from viaduct.run_files import EVALUATION_FIELDS, read_metric_lines
 from viaduct.runs.facts import RunFacts
 
-STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
-"""MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED. Other states (pruned, never begun, unknown) are SCHEDULED."""
+STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5, "pruned": 5}
+"""MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED. The other states (never begun, unknown) are SCHEDULED."""
 SCHEDULED = 2
+ENDED_STATES = ("finished", "crashed", "interrupted", "pruned")
 SOURCE_TYPE_LOCAL = 4  # MLflow's SourceType
 ARTIFACTS = (
     "recipe.json",
@@ -99,7 +100,7 @@ def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
     for name in ("params", "metrics", "tags", "artifacts"):
         (folder / name).mkdir(parents=True)
     linked = link_artifacts(Path(path), folder / "artifacts")
-    ended = run.changed if run.state in ("finished", "crashed", "interrupted") else None
+    ended = run.changed if run.state in ENDED_STATES else None
     meta: dict[str, Any] = {
         "artifact_uri": (location / identity / "artifacts").as_uri(),
         "end_time": int(ended * 1000) if ended is not None else None,

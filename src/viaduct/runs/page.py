@@ -44,10 +44,11 @@ MAX_LINES = 500  # number of runs in the plot of hyper-parameters
 MAX_PARAMETERS = 7  # number of hyper-parameters in that plot
 CURVE_POINTS = 300  # a curve is thinned to about this number of points
 LOG_SCALE_RATIO = 20.0  # the scale is logarithmic if the largest loss is more than this many times the smallest
-TONES: dict[str, Tone] = {
+TONES: dict[str, Tone] = {  # of each facts.State
     "finished": "good",
     "running": "new",
     "interrupted": "warn",
+    "pruned": "muted",
     "crashed": "bad",
     "unknown": "muted",
     "never begun": "muted",
