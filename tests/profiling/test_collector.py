@@ -205,6 +205,19 @@ def test_a_script_that_ends_while_operators_are_recorded_loses_nothing_and_says_
     assert any("ended while operators were recorded" in note for note in profile.facts.notes)
 
 
+def test_steps_are_not_said_to_be_recorded_if_the_recorder_fails_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = HandClock()
+    collector, recorder, _ = make_collector(Plan(0, 1, 3), clock)
+    take_step(collector, clock)
+    take_step(collector, clock)
+
+    def fail() -> None:
+        raise OSError("no more files")
+
+    monkeypatch.setattr(recorder, "stop", fail)
+    assert finish(collector).facts.notes == ("what had not been read before the end is lost: OSError: no more files",)
+
+
 @pytest.mark.parametrize("moment", ["start", "end_step", "stop"])
 def test_a_recorder_that_fails_does_not_reach_the_training(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = HandClock()

@@ -313,10 +313,15 @@ def make_dataloader_batches(task: Task) -> Iterator[int]:
     from torch.utils.data import DataLoader
 
     data: Any = PillowImages(task)
-    options: dict[str, Any] = {"num_workers": task.workers, "persistent_workers": True, "drop_last": True}
-    # Fork: spawned workers would leave semaphores behind, with a warning.
-    options["multiprocessing_context"] = "fork"
-    loader: Any = DataLoader(data, batch_size=task.batch, shuffle=True, **options)
+    loader: Any = DataLoader(
+        data,
+        batch_size=task.batch,
+        shuffle=True,
+        num_workers=task.workers,
+        persistent_workers=True,
+        drop_last=True,
+        multiprocessing_context="fork",  # spawned workers would leave semaphores behind, with a warning
+    )
     while True:
         for images, _ in loader:
             yield len(images)
