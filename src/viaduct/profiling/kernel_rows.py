@@ -2,7 +2,7 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel, with
+On an accelerator the rows are kernels, copies and fills on the device. On the CPU, an operator counts as a kernel, with
 its self time, in three cases: its work is known by a formula (flop_formulas.py); it is compiled code; or it calls no
 operators except HELPERS, which only allocate or describe memory, and is none of them itself. Importing this module does
 not import torch.

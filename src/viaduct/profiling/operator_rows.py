@@ -170,9 +170,9 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 def find_waits(trace: Trace) -> list[Event]:
     """Return the events in which the host waits for the device, or would wait on an accelerator.
 
-    If the trace has calls of the runtime (CUDA), these are the operators in which the runtime waited, and waiting calls
-    outside operators. Otherwise these are the operators that read a value; values of the loader and the optimizer's
-    counters do not count, because they are on the host.
+    If the trace has calls of the runtime (CUDA): the operators in which the runtime waited, and waiting calls outside
+    operators. Otherwise: the operators that read a value, except values of the loader and counters of the optimizer,
+    which are on the host.
     """
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:

@@ -87,7 +87,7 @@ class RunDifference:
         return f"data (by {self.first.fingerprint_basis or 'fingerprint'})" if aspect.name == "data" else aspect.name
 
     def _describe_results(self) -> list[str]:
-        """Compare the last top-1; if it is equal in both, the best one."""
+        """Compare the last top-1; if the runs do not differ in it, also the best top-1."""
         first, second = self.first, self.second
         if first.top1 is None or second.top1 is None:
             return [f"Results: no evaluation in {name_missing((first.top1, second.top1))}."]
@@ -97,10 +97,10 @@ class RunDifference:
             best = f"Best top-1: {format_percent(first.best_top1)} % and {format_percent(second.best_top1)} %."
             return [f"{last}, equal.", best] if first.best_top1 != second.best_top1 else [f"{last}, equal."]
         noise = (
-            self.noise.judge(difference)
-            if self.noise
-            else f"seed noise is not known: neither recipe has {MIN_SEEDS} finished seeds in the runs' folders"
+            f"seed noise is not known: in the runs' folders, {MIN_SEEDS} finished seeds were found of neither recipe"
         )
+        if self.noise:
+            noise = self.noise.judge(difference)
         return [f"{last}, B {difference:+.2f} points; {noise}."]
 
     def build_record(self) -> dict[str, Any]:

@@ -242,7 +242,7 @@ class LineageGraph:
         self.edges: dict[tuple[str, str], None] = {}  # an ordered set
 
     def add(self, origin: LineageNode, focus: bool = False) -> str:
-        """Add a node of a lineage with its origins, and return its key; the drawing marks a node with `focus`."""
+        """Add a node of a lineage with its origins, and return its key; `focus` marks it in the drawing."""
         tones: dict[str, Tone] = {"run": "good", "weights": "new", "data": "muted", "missing": "bad"}
         key = f"{origin.kind} {origin.label} {'' if origin.kind == 'run' else origin.note}"
         if key not in self.nodes or focus:

@@ -60,7 +60,7 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
 
 
 def choose_radius(count: int) -> int:
-    """Return the number of steps before and after each step in its mean, a fortieth of the curve or more."""
+    """Return how many steps on each side of a step `smooth` averages: a fortieth of the curve, at least 2."""
     return max(2, count // 40)
 
 

@@ -45,7 +45,7 @@ def find(figures: Figures) -> Advice | None:
         return None
     step_us = median(step_of[slow].iteration_us for step_of in steps)
     kind = "recorded step" if any(step.is_recorded for step_of in steps for step in step_of.values()) else "step"
-    # If these are recorded steps, timed ones are faster.
+    # The steps with collectives may be recorded ones, which are longer than timed ones.
     scale = min(1.0, figures.iteration_us / step_us) if step_us else 0.0
     gain = estimate_gain(steps, own_times, slow, fast) * scale
     return Advice(

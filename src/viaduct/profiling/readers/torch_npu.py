@@ -39,7 +39,7 @@ LAYOUT = (
 )
 TRIED_AFTER: tuple[str, ...] = ("viaduct_folder",)
 OUTPUT_FOLDER = "ASCEND_PROFILER_OUTPUT"
-# A folder with one of these is recognised.
+# A folder with one of these files is recognised.
 FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
 # CSV files that become tables of the report.
 TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")

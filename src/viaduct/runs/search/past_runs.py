@@ -1,7 +1,7 @@
 """Past runs as observations of a search: finished runs of the same recipe, on images with the same labels.
 
-An observation is a pair of parameters and result, from which the sampler learns. A run is one if its recipe equals that
-of the trials in all fields except those that the search changes and those in EQUIVALENT, if its values are in the
+An observation is a pair of parameters and result, from which the sampler learns. A run is taken if its recipe equals
+that of the trials in all fields except those that the search changes and those in EQUIVALENT, if its values are in the
 space, and if number and labels of the images are equal. Then its accuracy is taken for that of a trial with its values;
 pixels, code and machine are not compared.
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SamplerName = Literal["tpe", "gp", "grid", "random"]
 PrunerName = Literal["hyperband", "median", "none"]
 MIN_RANDOM, MAX_RANDOM = 4, 10
-"""A quarter of all trials, but at least and at most these numbers, are drawn at random before a model is fitted."""
+"""Limits of the number of trials that are drawn at random before a model is fitted; between them, a quarter of all."""
 REDUCTION = 3
 """Hyperband keeps one of REDUCTION trials at each rung."""
 UNPRUNED_PART = 3

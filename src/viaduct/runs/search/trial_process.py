@@ -202,7 +202,7 @@ def find_kind(device: str) -> str:
 
 
 def list_visible_cards(kind: str) -> list[str]:
-    """Return the cards that this process may use, as its environment variable names them, or by number without one."""
+    """Return the cards that this process may use: those in its environment variable, else all by number."""
     from viaduct import devices
     from viaduct.devices.base import check_index
 
