@@ -49,6 +49,11 @@ class Cifar10(Images):
     def image_shape(self) -> tuple[int, int]:
         return SIDE, SIDE
 
+    def check_path(self, path: Path) -> None:
+        folder = find_folder(path)
+        for file in (*TRAIN_FILES, TEST_FILE):
+            check_file(folder / file)
+
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
             raise BadData("cifar10 is read from a folder; none was given.", "Give --data DIR.", HOW_TO_GET)

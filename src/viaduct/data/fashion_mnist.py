@@ -43,22 +43,31 @@ class FashionMnist(Images):
     def image_shape(self) -> tuple[int, int]:
         return 28, 28
 
+    def check_path(self, path: Path) -> None:
+        if not path.is_dir():
+            raise BadData(f"{path}: there is no such folder.", HOW_TO_GET)
+        for split in ("train", "t10k"):
+            find_files(path, split)
+
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
             raise BadData("fashion-mnist is read from a folder; none was given.", "Give --data DIR.", HOW_TO_GET)
-        if not path.is_dir():
-            raise BadData(f"{path}: there is no such folder.", HOW_TO_GET)
+        self.check_path(path)
         return ImageSet(read_split(path, "train"), read_split(path, "t10k"), NAMES)
 
 
 def read_split(folder: Path, split: str) -> Split:
     """Read the images and labels of one split; raise `BadData` if their numbers differ or a label is above 9."""
-    images = find_file(folder, f"{split}-images-idx3-ubyte")
-    labels = find_file(folder, f"{split}-labels-idx1-ubyte")
+    images, labels = find_files(folder, split)
     pixels, classes = read_idx_pair(images, labels)
     if len(classes) and classes.max() >= len(NAMES):
         raise BadData(f"{labels}: label {classes.max()} found; expected 0 to {len(NAMES) - 1}.")
     return Split(np.repeat(pixels[..., None], 3, axis=3), classes.astype(np.int64))
+
+
+def find_files(folder: Path, split: str) -> tuple[Path, Path]:
+    """Return the file of a split's images and the file of its labels."""
+    return find_file(folder, f"{split}-images-idx3-ubyte"), find_file(folder, f"{split}-labels-idx1-ubyte")
 
 
 def find_file(folder: Path, name: str) -> Path:

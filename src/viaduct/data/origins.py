@@ -77,6 +77,14 @@ def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
     raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", hint)
 
 
+def check_origin(path: Path) -> None:
+    """Raise `BadData` if `find_origin` would refuse a path by its class folders or by the first line of its list."""
+    if path.is_dir():
+        list_classes(find_split_folders(path)[0])
+    else:
+        next(read_rows(path), None)
+
+
 def find_image_format(encoded: bytes | memoryview) -> str | None:
     """Return "JPEG" or "PNG", by the first 8 bytes of a file; None for anything else."""
     beginning = bytes(encoded[:8])

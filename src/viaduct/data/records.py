@@ -20,8 +20,9 @@ from viaduct.data.file_index import CORRUPT_LABEL
 from viaduct.data.folder import ImageFolder, has_images, open_image_splits, read_class_names
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, has_mindrecords, open_mindrecord_splits
+from viaduct.data.origins import check_origin
 from viaduct.data.pillow_views import PREFIX, parse_name
-from viaduct.data.shards import LABELS_FILE, explain_nothing_found, list_record_files, read_label_names
+from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, list_record_files, read_label_names
 from viaduct.data.source import Colour, Dataset, Labels, Pixels, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, UnknownName
@@ -93,6 +94,16 @@ class Records(Source):
 
         mean, scale = (tuple(map(float, values)) for values in get_normalisation(self.preprocess))
         return mean, scale  # type: ignore[return-value]
+
+    def check_path(self, path: Path) -> None:
+        if has_mindrecords(path):
+            return
+        if has_images(path):
+            check_origin(path)
+            return
+        has_train, has_validation = (bool(list_record_files(path, split)) for split in SPLITS)
+        if not has_validation:
+            raise explain_nothing_found(path, "validation" if has_train else "train")
 
     def load(self, path: Path | None) -> Dataset:
         """Open TFRecord files, MindRecord files, class folders or a .csv list of images."""

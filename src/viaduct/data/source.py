@@ -152,6 +152,12 @@ class Source(ABC):
 
         return SyntheticBatches(split, device=device, train=train, share=share or WHOLE_BATCH)
 
+    def check_path(self, path: Path) -> None:  # noqa: B027  # sources without files need none
+        """Raise BadData if the kinds, names or sizes of the files at a path show that `load` would refuse it.
+
+        No image is read. This base class accepts every path.
+        """
+
     @abstractmethod
     def load(self, path: Path | None) -> Dataset:
         """Read the images from the path given with --data; a path is required if `needs_path` is True."""

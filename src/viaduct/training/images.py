@@ -21,10 +21,7 @@ def load_images(data: Source, path: Path | None) -> Dataset:
 
 
 def check_path(data: Source, path: Path | None) -> None:
-    """Raise an error if --data is missing for a dataset that needs it, or given for one that takes none.
-
-    `--data synthetic` is noise in place of any dataset.
-    """
+    """Raise an error for --data that is missing, not needed, or no such data; `synthetic` is noise for any dataset."""
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:
@@ -33,6 +30,8 @@ def check_path(data: Source, path: Path | None) -> None:
     if path is not None and not data.takes_path:
         message = f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given."
         raise BadData(message, "--data synthetic trains on noise.")
+    if path is not None:
+        data.check_path(path)
 
 
 def fingerprint_labels(images: Dataset) -> dict[str, dict[str, int]]:
