@@ -17,7 +17,7 @@
     record_batches.py    batches of these (imports torch)
     index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, shards.py
     mindrecord_folder.py random access to MindRecords (mindrecord.py); folder.py: to class folders and lists
-    build.py             TFRecords from images (origins.py); check.py, sheet.py (data show), fetch.py: other verbs
+    build.py             TFRecords from images (origins.py); check.py, fetch.py, sheet.py: data check, fetch and show
     synthetic.py         noise instead of images; synthetic_batches.py: its batches (imports torch)
     notices.py           lines on stderr and parts of messages; output_files.py: writing the --out file of a verb
 

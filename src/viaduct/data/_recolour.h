@@ -61,7 +61,7 @@ static void recolour(Colours colours, RandomStream *stream, float *pixels, Py_ss
         saturation = (float)draw_between(stream, 0.4, 1.6);
         scale = (float)contrast;
         brighten(pixels, size, (float)brightness, sums, offset);
-        for (int k = 0; k < 3; k++) offset[k] *= (float)(1 - contrast); /* offset had the mean */
+        for (int k = 0; k < 3; k++) offset[k] *= (float)(1 - contrast); /* it was the mean of the channel */
     } else {
         const double brightness = draw_between(stream, -32.0 / 255, 32.0 / 255);
         const double blue = draw_between(stream, -0.1, 0.1), red = draw_between(stream, -0.1, 0.1);

@@ -88,6 +88,7 @@ typedef struct {
 
 /* Choose a slot for each row of a pair; a row that is sampled already keeps its slot. */
 static inline void choose_slots(const SampledRows *sampled, const int64_t pair[2], int slots[2]) {
+    /* 1 if slot 0 has the second row of the pair: the first row then goes to slot 1, otherwise to slot 0. */
     const int keeps_second = sampled->number[0] == pair[1];
     slots[0] = sampled->number[0] == pair[0] ? 0 : sampled->number[1] == pair[0] ? 1 : keeps_second;
     slots[1] = pair[1] == pair[0] ? slots[0] : 1 - slots[0];

@@ -1,6 +1,6 @@
 """Batches of one split of images in arrays, augmented on the device or on the host.
 
-    with Batches(split, images, device=device, train=True, seed=1) as batches:
+    with Batches(split, source, device=device, train=True, seed=1) as batches:
         for batch in batches.epoch(0):
             ...
 
@@ -161,7 +161,7 @@ class Batches(BatchStream):
     def __init__(
         self,
         split: Split,
-        images: Images,
+        source: Images,
         *,
         device: torch.device,
         train: bool,
@@ -172,25 +172,25 @@ class Batches(BatchStream):
         super().__init__(seed)
         self.count = len(split)
         # Positions of the rank's images within a global batch.
-        self.global_batch, self._rank_positions = share.split_batch(images.get_batch_size(train), train)
-        check_labels(split.labels, images.classes)
+        self.global_batch, self._rank_positions = share.split_batch(source.get_batch_size(train), train)
+        check_labels(split.labels, source.classes)
         check_count(self.count, self.global_batch, train)
         filling = 0 if train else -self.count % self.global_batch  # evaluation fills its last batch, training drops it
         self.steps_per_epoch = (self.count + filling) // self.global_batch
-        self._images, self._device, self._train = images, device, train
+        self._source, self._device, self._train = source, device, train
         self._local_batch = len(self._rank_positions)
         self._height, self._width = split.images.shape[1:3]
-        self._policy = find_policy(images.auto_augment) if train else None
+        self._policy = find_policy(source.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy is applied on the host, image by image
-        self._storage = store_images(split.images, images, train=train, device=device, resident_limit=resident_limit)
+        self._storage = store_images(split.images, source, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
-        self._normalise = Normalise(images, device)
-        has_holes = train and images.cutout > 0
-        self._cut_out = CutOut(self._height, self._width, images.cutout, device) if has_holes else None
+        self._normalise = Normalise(source, device)
+        has_holes = train and source.cutout > 0
+        self._cut_out = CutOut(self._height, self._width, source.cutout, device) if has_holes else None
         self._closed = False
         self._host_labels = split.labels
-        if train and images.balance and share.rank == 0:
-            print_notice(describe_balance(split.labels, images.balance, names={}))
+        if train and source.balance and share.rank == 0:
+            print_notice(describe_balance(split.labels, source.balance, names={}))
 
     def _iterate(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         if self._closed:
@@ -210,10 +210,10 @@ class Batches(BatchStream):
         """Return the plan (augment.py) of an epoch, for all ranks."""
         if not self._train:
             return make_evaluation_plan(self.count, self.steps_per_epoch * self.global_batch)
-        images, seed = self._images, self._seed
-        plan = draw_training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
-        if images.balance:
-            plan[PlanRow.INDEX] = draw_balanced_order(self._host_labels, images.balance, seed, epoch)
+        source, seed = self._source, self._seed
+        plan = draw_training_plan(source, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
+        if source.balance:
+            plan[PlanRow.INDEX] = draw_balanced_order(self._host_labels, source.balance, seed, epoch)
         return plan
 
     def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -241,7 +241,7 @@ class Batches(BatchStream):
         def cut(step: int) -> Tensor:
             return self._augment(self._storage.cut(self._slice(plan, step)), epoch, step)
 
-        workers, ahead = self._images.workers, self._images.prefetch
+        workers, ahead = self._source.workers, self._source.prefetch
         with closing(prepare_ahead(cut, steps, workers=workers, ahead=ahead)) as images:
             for step, cropped in zip(steps, images, strict=True):
                 yield self._finish(step, self._slice(device_plan, step), self._copy(cropped))
@@ -266,7 +266,7 @@ class Batches(BatchStream):
             finished = self._cut_out(finished, plan)
         index = plan[PlanRow.INDEX]
         mask = find_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
-        return Batch(resize(finished, self._images.size), self._labels[index], mask, index)
+        return Batch(resize(finished, self._source.size), self._labels[index], mask, index)
 
     def _copy(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the device; with CUDA the copy is asynchronous, from pinned memory."""

@@ -4,8 +4,8 @@
 
 JPEG and PNG files are stored unchanged. The images and the options determine the validation split (about the same share
 of every class), the shuffled order and the shards (files of records). A shard gets its name only when it is complete,
-so a build that was killed can be run again: it writes the missing shards, with the same bytes; files that have a
-shard's name are not read. build.json records the images and options; a build with other images or options into the same
+so a build that was killed can be run again: it writes the missing shards, with the same bytes, and keeps the others
+without reading them. build.json records the images and options; a build with other images or options into the same
 folder is refused.
 
 By default labels begin with 1, as in ImageNet's records (docs/data.md). Recipes with `label_shift=-1` cannot be trained
@@ -35,7 +35,7 @@ from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
 from viaduct.json_records import rename_pictures
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # number of images done, and of all
 
 MANIFEST = "build.json"
 VERSION = 1  # format of build.json
@@ -95,7 +95,7 @@ def build_records(
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). If it has no
     validation images, `validation_share` of every class is set aside. By default a shard has at most about 128 MiB. A
     truncated JPEG is stored and, if this build wrote its shard, listed in the result; with `strict` it is an error, in
-    shards of an earlier build, too. `on_progress(done, total)` counts images.
+    shards of an earlier build, too.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -146,7 +146,10 @@ def refuse_output_in_source(source: Path, out: Path) -> None:
 def make_plan(
     origin: Origin, seed: int, share: float, first_label: int, shards: tuple[int | None, int | None]
 ) -> BuildPlan:
-    """Decide the split, the order and the shard of every image."""
+    """Decide the split, the order and the shard of every image.
+
+    `shards` are the requested numbers of training and validation shards; None: by size.
+    """
     labels = assign_labels(origin, first_label)
     train, validation = list(origin.train), origin.validation
     if validation is None:
@@ -156,8 +159,8 @@ def make_plan(
     planned = []
     for split, images, count in zip(SPLITS, splits, counts, strict=True):
         for number in range(count):
-            first, last = number * len(images) // count, (number + 1) * len(images) // count
-            planned.append(Shard(format_shard_name(split, number, count), images[first:last]))
+            first, end = number * len(images) // count, (number + 1) * len(images) // count
+            planned.append(Shard(format_shard_name(split, number, count), images[first:end]))
     options = {
         "seed": seed,
         "validation_share": share,
@@ -208,10 +211,10 @@ def split_off_validation(
 def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "order") -> list[SourceImage]:
     """Return the images in an order that depends only on the seed and their names."""
 
-    def draw(image: SourceImage) -> bytes:
+    def compute_key(image: SourceImage) -> bytes:
         return hashlib.sha256(f"{seed}\0{purpose}\0{image.name}".encode("utf-8", "surrogateescape")).digest()
 
-    return sorted(images, key=draw)
+    return sorted(images, key=compute_key)
 
 
 def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:

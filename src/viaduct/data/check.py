@@ -35,7 +35,7 @@ from viaduct.errors import BadData
 from viaduct.extras import MissingExtra
 
 Severity = Literal["error", "warning"]
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # number of bytes done, and of all
 Decode = Callable[[bytes], object]  # raises any error if the image cannot be decoded
 
 MAX_FINDINGS_PER_FILE = 20  # of each severity
@@ -114,8 +114,7 @@ def check_records(
     """Check both splits of a folder in `workers` threads; `deep` decodes every image with `decode`.
 
     Labels must be in labels.txt, if there is one. `classes` is the number of classes or of a network's outputs: for
-    labels 1 to 1,000, as in ImageNet's records, 1,001 is right and 1,000 a warning. `on_progress(done, total)` counts
-    bytes.
+    labels 1 to 1,000, as in ImageNet's records, 1,001 is right and 1,000 a warning.
     """
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
@@ -131,10 +130,10 @@ def check_records(
             if on_progress:
                 on_progress(done, total)
     report = CheckReport(findings, shards)
-    findings += [finding for shard in shards for finding in shard.findings]
-    findings += [*find_empty_splits(shards), *find_missing_output(report, names, classes)]
-    findings += [*find_imbalance(report, names), *find_duplicates(shards), *find_uneven_shards(shards)]
-    findings.sort(key=lambda finding: finding.severity)
+    report.findings.extend(finding for shard in shards for finding in shard.findings)
+    report.findings.extend([*find_empty_splits(shards), *find_missing_output(report, names, classes)])
+    report.findings.extend([*find_imbalance(report, names), *find_duplicates(shards), *find_uneven_shards(shards)])
+    report.findings.sort(key=lambda finding: finding.severity)
     return report
 
 
@@ -151,7 +150,7 @@ def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
-    """List the files to check, those that training uses; add a finding for each split with an incomplete set."""
+    """List the files that training uses; if some of a split are missing, add a finding and list those that exist."""
     shards = []
     if has_mindrecords(folder):
         for split, paths in split_files(folder).items():

@@ -419,8 +419,11 @@ def connect(address: str, part: Path, received: int, begun: RemoteVersion | None
 
 
 def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Return the error for an HTTP status that is not a success: `BrokenConnection` if a retry may succeed."""
-    if code == 416:  # the file on the server has no more bytes than the downloaded part
+    """Return the error for an HTTP status that is not a success: `BrokenConnection` if a retry may succeed.
+
+    A part that is as long as the server's file, or longer, is deleted, because it is not of that file.
+    """
+    if code == 416:  # there are no bytes after those of the part
         delete_part(part)
         return BrokenConnection("the file there has changed")
     answer = f"the server answered {code} {reason}".rstrip()

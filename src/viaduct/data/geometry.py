@@ -147,7 +147,7 @@ def count_shared_pixels(first: Crop, second: Crop) -> int:
 
 
 def convert_to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
-    """Convert boxes to pixels, truncated. An object thinner than a pixel has no area and is never covered."""
+    """Convert boxes to pixels, truncated. An object that then has no area is never covered."""
     fractions = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     if not ((fractions >= 0) & (fractions <= 1)).all() or (fractions[:, 2:] < fractions[:, :2]).any():
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
@@ -185,9 +185,10 @@ class Axis(NamedTuple):
 def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int | None = None) -> Axis:
     """Resize `length` pixels from `start` on to `size` positions, as TensorFlow's legacy resize does.
 
-    Position i is at start + i * length / size. The first `skip` positions are left out, and at most `count` follow.
+    Position i is at start + i * length / size. The first `skip` positions are left out; of the others the axis has the
+    first `count`, or all.
     """
-    numbers = make_whole_numbers(skip, skip + (size - skip if count is None else count))
+    numbers = make_whole_numbers(skip, size if count is None else skip + count)
     position = numbers * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
     fraction = position - first.astype(np.float32)

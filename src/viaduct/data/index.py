@@ -53,7 +53,7 @@ class Location(NamedTuple):
 
 
 class RecordFolder:
-    """Records of a split, over all its files, by number; raises `BadData` if there are none of its files.
+    """Records of a split, over all its files, by number; raises `BadData` if the split has no files.
 
     `check=False` does not verify the checksums of the data. Threads may read at the same time; a pickled copy opens the
     files again.

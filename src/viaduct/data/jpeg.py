@@ -4,7 +4,7 @@
     decode(data, dct="accurate")            Pillow's DCT; differs by about 1 grey level, in single pixels by up to 18
     decode(data, fancy_upsampling=False)    chroma repeated instead of interpolated
     decode(data, shrink=2)                  half the size (also 4, 8), computed by the DCT
-    decode(data, buffer=memory)             into this array, if it is large enough and the image is not a PNG or CMYK
+    decode(data, buffer=memory)             into this array, if it is large enough and the JPEG is grey or RGB
     read_dimensions(data)                   (height, width) from the header
 
 The differences between the two DCTs were measured with photographs of qualities 75 and 95.

@@ -54,7 +54,7 @@ class Field:
 
 
 class MindRecordFile:
-    """MindRecord file: its schema and its rows. With `stay_open=False` it is opened again for each read.
+    """Schema and rows of a MindRecord file. With `stay_open=False` the file is opened again for each read.
 
     A file that is damaged, encrypted or no MindRecord file raises `BadData`, a damaged row `BadRecord` when it is read.
     """
@@ -72,7 +72,7 @@ class MindRecordFile:
             self._handle = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Drop the open file; a pickled copy opens it again."""
+        """Drop the open file; a pickled copy opens it for each read."""
         return {**self.__dict__, "_handle": None}
 
     def read(self, count: int, offset: int) -> bytes:
@@ -168,19 +168,16 @@ class MindRecordFile:
         self._header_size, self._page_size = int(header["header_size"]), int(header["page_size"])
         if self._header_size < 0 or self._page_size <= 0:
             raise ValueError("sizes of header and pages")
-        blobs, raws = self._list_pages(header["page"] or [])  # by group
+        blobs, raws = self._list_pages(header["page"] or [])
         if blobs.keys() != raws.keys():
             raise self._make_format_error("its pages of values and of blobs do not match")
-        groups = [self._locate_rows(group, blobs[group], raws[group]) for group in sorted(blobs)]
+        groups = [self._locate_rows(group, *blobs[group], raws[group]) for group in sorted(blobs)]
         columns = np.concatenate([np.empty((0, 4), np.int64), *groups]).T
         self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
 
-    def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
-        """Return the begin, end and row count of each blob page, and the byte range of each group in the raw pages.
-
-        The keys of both are the numbers of the groups.
-        """
-        blobs: dict[int, tuple[int, int, int]] = {}
+    def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[range, int]], dict[int, range]]:
+        """Return two dicts by number of group: bytes and row count of the blob page, and bytes in a raw page."""
+        blobs: dict[int, tuple[range, int]] = {}
         raws: dict[int, range] = {}
         for page in pages:
             begin = self._header_size + self._page_size * int(page["page_id"])
@@ -193,7 +190,7 @@ class MindRecordFile:
                 rows = int(page["end_row_id"]) - int(page["start_row_id"])
                 if not 0 <= rows <= MAX_ROWS_PER_PAGE or rows * LENGTH.size > used:
                     raise ValueError("the rows of a page")
-                blobs[int(page["page_type_id"])] = begin, begin + used, rows
+                blobs[int(page["page_type_id"])] = range(begin, begin + used), rows
             elif page["page_type"] == RAW_PAGE:
                 groups = [(int(group["id"]), int(group["offset"])) for group in page["row_group_ids"]]
                 ends = [offset for _, offset in groups[1:]] + [used]
@@ -201,30 +198,28 @@ class MindRecordFile:
                     raws[group] = range(begin + offset, begin + end)
         return blobs, raws
 
-    def _locate_rows(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
-        """Return blob offset, blob length, raw offset and raw length of each row of a group."""
-        begin, end, count = blob_page
-        blobs = self._locate_items(f"blob page {group}", begin, end, count)
-        raws = self._locate_items(f"group {group} of rows", raw.start, raw.stop, count)
+    def _locate_rows(self, group: int, blob_bytes: range, count: int, raw_bytes: range) -> Int64s:
+        """Return blob offset, blob length, raw offset and raw length of each of the `count` rows of a group."""
+        blobs = self._locate_items(f"blob page {group}", blob_bytes, count)
+        raws = self._locate_items(f"group {group} of rows", raw_bytes, count)
         return np.concatenate([blobs, raws], axis=1)
 
-    def _locate_items(self, label: str, begin: int, end: int, count: int) -> Int64s:
-        """Return offset and length of the `count` items that fill bytes `begin` to `end`; `label` is for messages."""
+    def _locate_items(self, label: str, extent: range, count: int) -> Int64s:
+        """Return offset and length of the `count` items that fill these bytes of the file; `label` is for messages."""
         items = np.empty((count, 2), dtype=np.int64)
-        position = begin
+        position = extent.start
         for row in range(count):
             header = self.read(LENGTH.size, position)
             # At the end of the file the length is missing: the number in its place is refused below.
             length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else MAX_ROW_BYTES + 1
             position += LENGTH.size
-            if length > MAX_ROW_BYTES or position + length > end:
+            if length > MAX_ROW_BYTES or position + length > extent.stop:
                 raise self._make_format_error(f"row {row} of {label} does not end within its page")
             items[row] = position, length
             position += length
-        if position != end:
-            raise self._make_format_error(
-                f"{label} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}"
-            )
+        if position != extent.stop:
+            found = position - extent.start
+            raise self._make_format_error(f"{label} has {len(extent):,} bytes, its {count:,} rows have {found:,}")
         return items
 
     def _make_truncation_error(self, reason: str) -> BadData:

@@ -190,9 +190,8 @@ def find_kind(file: Path) -> str:
 def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
     """Open the files of a split, sorted by set and place in the set; raise `BadData` if a set is incomplete."""
     present = {path.name for path in paths}
-    missing_files = [path for path in paths if not path.is_file()]
-    if missing_files:
-        raise BadData(f"{missing_files[0]} is missing; another file of its set names it.", "Copy the whole set.")
+    if missing_path := next((path for path in paths if not path.is_file()), None):
+        raise BadData(f"{missing_path} is missing; another file of its set names it.", "Copy the whole set.")
     files = [MindRecordFile(path, stay_open=len(paths) <= MAX_OPEN_FILES) for path in paths]
     for file in files:
         names = file.shard_names if file.path.name in file.shard_names else []
@@ -283,11 +282,11 @@ def open_mindrecord_splits(
 def split_rows(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
     """Split rows into training and validation: about a tenth of every class, as `viaduct data build` does."""
     labels = folder.read_labels(skip_bad=True)
-    rows = [
+    images = [
         SourceImage(str(row), class_name=str(label), size=0, modified=0, position=row)
         for row, label in enumerate(labels.tolist())
     ]
-    train, validation = split_off_validation(rows, VALIDATION_SHARE, SEED)
+    train, validation = split_off_validation(images, VALIDATION_SHARE, SEED)
     if not validation:
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
 

@@ -51,12 +51,13 @@ def shear_y(image: Pixels, strength: float, sign: float) -> Pixels:
     return transform_affine(image, (1, 0, 0), (sign * SHEAR * strength, 1, 0))
 
 
-# A shift of strength 1 moves the image by `most` of its side.
 def shift_x(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
+    """Shift to the left or right; at strength 1 by the fraction `most` of the width."""
     return transform_affine(image, (1, 0, sign * int(most * strength * image.shape[1])), (0, 1, 0))
 
 
 def shift_y(image: Pixels, strength: float, sign: float, most: float = SHIFT) -> Pixels:
+    """Shift up or down; at strength 1 by the fraction `most` of the height."""
     return transform_affine(image, (1, 0, 0), (0, 1, sign * int(most * strength * image.shape[0])))
 
 

@@ -5,8 +5,8 @@
     open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
 Each returns an `Origin`: the images, their classes, and a function that reads an image. The first bytes of each image
-file must be those of a JPEG or PNG. A list that has another file is refused, and so is a folder that does, unless this
-file is hidden, left by Windows or ignored on request.
+file must be those of a JPEG or PNG. Other files are refused, except files in a folder that are hidden, left by Windows
+or ignored on request.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
     """Return the folder that has the class folders for training, and the one for validation, if any.
 
     They are train/ and validation/ or val/; other folders beside these two, such as test/, are not read. Without
-    train/, `folder` itself has the class folders. So it has if other folders are beside train/ but none of them is for
-    validation: train is then the name of a class.
+    train/, `folder` itself has the class folders; also if train/ has other folders beside it, none of them for
+    validation, because train is then the name of a class.
     """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
@@ -301,10 +301,10 @@ def open_idx_files(
     pairs = [read_idx_pair(Path(images), Path(labels))]
     if validation:
         pairs.append(read_idx_pair(Path(validation[0]), Path(validation[1])))
-    count = 1 + max(int(classes.max(initial=0)) for _, classes in pairs)
-    class_names = list(names) or [str(number) for number in range(count)]
-    if len(class_names) < count or len(set(class_names)) < len(class_names):
-        raise BadValue(f"expected {count} different names, for the labels 0 to {count - 1}, got {class_names!r}.")
+    last = max(int(labels_of_split.max(initial=0)) for _, labels_of_split in pairs)
+    class_names = list(names) or [str(label) for label in range(last + 1)]
+    if len(class_names) <= last or len(set(class_names)) < len(class_names):
+        raise BadValue(f"expected {last + 1} different names, for the labels 0 to {last}, got {class_names!r}.")
     splits = []
     for split, (pixels, classes) in enumerate(pairs):
         digest = zlib.crc32(classes.tobytes(), zlib.crc32(pixels.tobytes()))

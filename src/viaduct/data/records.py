@@ -68,7 +68,7 @@ class Records(Source):
     def refuse_idle_fields(self) -> None:
         """Raise `BadValue` if a colour range is set that has no effect.
 
-        Not checked when a recipe is made, because --set changes its fields one by one.
+        Not checked when a recipe is made, because --set changes the fields of a recipe one by one.
         """
         for field in COLOUR_FIELDS if self.increased_aug != "on" else ():
             value = getattr(self, field)
@@ -150,7 +150,7 @@ class Records(Source):
 def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
     """Return the path that defines class names (of labels.txt, a list or a folder), and the name of each stored label.
 
-    There are no names if it does not exist.
+    If that path does not exist, there are no names.
     """
     if has_mindrecords(path):
         folder = path if path.is_dir() else path.parent

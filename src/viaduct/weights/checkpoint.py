@@ -1,4 +1,4 @@
-"""What TensorFlow's checkpoints (bundle.py) and MindSpore's (mindspore.py) share: one interface, tensors as raw bytes.
+"""Interface of checkpoints of TensorFlow (bundle.py) and MindSpore (mindspore.py), and tensors made of raw bytes.
 
 A link (models/links.py) names a parameter or buffer of a network, and the variables of a checkpoint that hold its
 values. A layout is a naming scheme: a list of links. A network may have several layouts.

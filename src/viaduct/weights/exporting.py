@@ -63,14 +63,14 @@ def import_file(
         if slots and not values.imported.slots:
             raise BadData(f"{checkpoint.prefix} has no optimizer slots.", "Leave out --slots.")
         metadata = build_metadata(guess, values.imported.global_step, str(source), ema=ema)
-        fitting = {} if model else {other.model: None for other in checkpoint.guess_networks() if other.is_complete}
+        fitting = [] if model else [other.model for other in checkpoint.guess_networks() if other.is_complete]
     write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
         tensors = {
             f"{slot}/{name}": value for slot, state in values.imported.slots.items() for name, value in state.items()
         }
         write_safetensors(get_slots_path(out), tensors, metadata)
-    alternatives = tuple(name for name in fitting if name != guess.model)
+    alternatives = tuple(dict.fromkeys(name for name in fitting if name != guess.model))
     return Converted(
         guess.model, guess.classes, len(values.tensors), not model, values.imported, alternatives=alternatives
     )
@@ -127,8 +127,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 def export_safetensors(stored: StoredWeights, out: Path, model: str = "") -> Converted:
     """Write all tensors as one safetensors file under their names.
 
-    If `model` names the network, the tensors are compared with it. Otherwise it is the network that the file states,
-    which is not checked here, or else the only one that fits.
+    If `model` names the network, the tensors are compared with it. Otherwise the metadata name the network that the
+    file states, without a comparison, or else the only one that fits.
     """
     guess = identify_network(stored, model)
     if model:

@@ -76,7 +76,10 @@ def replace_axis(shape: Shape, axis: int, extent: int) -> Shape:
 
 @cache
 def load_fingerprints() -> dict[str, Any]:
-    """Read fingerprints.json: rows with the classifier's bias, tensors with a class axis, and networks by digest."""
+    """Read fingerprints.json, which has the scopes of TensorFlow's names, and rows for TENSORFLOW and TORCH.
+
+    A row has the name of a classifier's bias, the tensors with a class axis, and networks by digest.
+    """
     table: dict[str, Any] = json.loads(FILE.read_text())
     return table
 

@@ -141,9 +141,10 @@ def record_latest(prefix: Path) -> None:
     file = prefix.parent / LATEST
     text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace") if file.is_file() else ""
     listed = [path for kind, path in NAMED_PATH.findall(text) if kind == "all_model_checkpoint_paths"]
-    still_there = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
-    lines = [f'model_checkpoint_path: "{escape_quotes(prefix.name)}"']
-    lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, escape_quotes(prefix.name)]]
+    latest = escape_quotes(prefix.name)
+    still_there = [path for path in listed if path != latest and has_index(prefix.parent / Path(path).name)]
+    lines = [f'model_checkpoint_path: "{latest}"']
+    lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, latest]]
     write_file(file, ("\n".join(lines) + "\n").encode())
 
 

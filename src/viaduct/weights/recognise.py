@@ -102,7 +102,7 @@ def find_options(names: TensorflowNames, networks: list[str], shapes: Mapping[st
     """Return the options that the shapes in a checkpoint imply; empty if a network cannot be built with them."""
     options = tuple(names.find_options(shapes).items())
     try:
-        for network in networks if options else ():
+        for network in networks:
             build_on_meta(network, 1, options)
     except BadValue:  # an impossible size
         return ()

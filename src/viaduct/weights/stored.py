@@ -322,10 +322,7 @@ def choose_file(folder: Path, ema: bool) -> Path:
 
 
 def read_run_facts(folder: Path) -> Metadata:
-    """Read the metadata of weights in a folder: of a checkpoint in a run, or of the run, whose last weights are meant.
-
-    They are in the run's recipe and summary, and in the checkpoint's manifest.
-    """
+    """Read metadata from the files of a run; `folder` is one of its checkpoints, or the run for its final weights."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
     recipe = get_object(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
