@@ -78,8 +78,8 @@ class FusedConv2d(nn.Module):
 
     def is_pointwise(self) -> bool:
         """Return True for a 1x1 convolution with stride 1 and without padding, which is a matrix product."""
-        is_dense = self.stride == [1, 1] and self.padding == [0, 0] and self.groups == 1
-        return tuple(self.weight.shape[2:]) == (1, 1) and is_dense
+        has_defaults = self.stride == [1, 1] and self.padding == [0, 0] and self.groups == 1
+        return tuple(self.weight.shape[2:]) == (1, 1) and has_defaults
 
     def is_stem(self, x_shape: torch.Size) -> bool:
         """Return True for a 7x7 convolution with stride 2 over three channels that viaduct's stem kernel supports."""
@@ -167,7 +167,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
         if is_addition(node):
             fuse_addition(traced, node, relu_node=None)
     for node in list(traced.graph.nodes):
-        if (conv := find_convolution(traced, node)) is not None:  # so that its weight is packed, too
+        if (conv := find_convolution(traced, node)) is not None:  # nothing is fused, but its weight is packed
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
         elif type(pool := find_layer(traced, node)) is SameMaxPool2d:
             replace_node(traced, node, FastMaxPool2d(pool), (node.args[0],))

@@ -65,10 +65,12 @@ class Prepared:
 
 
 class Reader:
-    """Reads and prepares files, in several threads; `draw` makes thumbnails of the first `thumbnails` images."""
+    """Reads and prepares files, in several threads; `draw` makes thumbnails of the first `max_thumbnails` images."""
 
-    def __init__(self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, thumbnails: int = 0) -> None:
-        self.prepare, self.draw, self.thumbnails = prepare, draw, thumbnails
+    def __init__(
+        self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, max_thumbnails: int = 0
+    ) -> None:
+        self.prepare, self.draw, self.max_thumbnails = prepare, draw, max_thumbnails
         self.drawn = 0  # thumbnails drawn so far
         self.large_image_lock = threading.Lock()
 
@@ -90,7 +92,7 @@ class Reader:
     def decode(self, path: str, data: bytes) -> Prepared:
         """Prepare an image, and draw a thumbnail if it is one of the first."""
         inputs, thumbnail = self.prepare(data), None
-        if self.draw is not None and self.drawn < self.thumbnails + MAX_THREADS:
+        if self.draw is not None and self.drawn < self.max_thumbnails + MAX_THREADS:
             # Threads finish out of order, so MAX_THREADS more are drawn to include the first ones.
             self.drawn += 1
             with suppress(BadData):  # the image is damaged outside of the network's crop

@@ -92,8 +92,8 @@ class AppliedChoices:
     optimizer: torch.optim.Optimizer | None = None
     optimizer_choice: Choice | None = None
     kernels: dict[kernel_choices.Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's kernels
-    threads: int | None = None
-    threads_before: int = 0
+    threads: int | None = None  # number of CPU threads; None: not changed
+    threads_before: int = 0  # number without the choices
     choices: dict[str, Choice] = field(default_factory=dict)  # all applied choices, by key of the operator's signature
 
     def switch(self, on: bool) -> None:
@@ -160,9 +160,10 @@ def apply_choices(
         applied.choices[call.signature.key] = choice
     applied.forwards = list(forwards.values())
     add_optimizer_choice(applied, torch_optimizer, choices)
-    for key, choice in choices.items() if uses_own_kernels else ():
-        if launch := kernel.read_key(key):
-            applied.kernels[launch] = applied.choices[key] = choice
+    if uses_own_kernels:
+        for key, choice in choices.items():
+            if launch := kernel.read_key(key):
+                applied.kernels[launch] = applied.choices[key] = choice
     threads = choices.get(threads_key, {}).get("threads")
     if isinstance(threads, int) and 1 <= threads <= MAX_THREADS:
         applied.threads_before, applied.threads = torch.get_num_threads(), int(threads)

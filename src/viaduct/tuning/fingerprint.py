@@ -15,7 +15,7 @@ class Fingerprint:
     """Facts about device and software that affect which variant of an operator is fastest; "" or 0: not applicable."""
 
     device: str  # cpu, cuda …
-    name: str
+    name: str  # of the processor or card
     capability: str  # of a CUDA device: 9.0; of a CPU its vector instructions: AVX512
     threads: int  # of the CPU
     driver: str

@@ -31,7 +31,7 @@ from viaduct.tuning.signature import Signature
 
 MARGIN = 0.03  # smallest gain over the default, as a share of its time, for which a variant is stored
 SIGNIFICANT = 0.05  # level of the sign test: largest probability of a result that is due to chance
-# Of a measurement. Five turns are the fewest that can be significant: 1 / 2^5 < SIGNIFICANT.
+# Turns of a measurement. Five are the fewest that can be significant: 1 / 2^5 < SIGNIFICANT.
 MIN_TURNS, MAX_TURNS = 5, 25
 TURNS_BEFORE_TIMEOUT = 3  # turns that are taken even if the time limit is over; too few to be significant
 WARM_UPS = 2  # runs of each variant before the first turn
@@ -41,7 +41,7 @@ ERROR_FACTOR = 4.0
 # Relative error that is always allowed: eight float32 rounding errors. A kind of operator may have its own MIN_ERROR.
 MIN_ERROR = 8 * 2.0**-24
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
-USUAL_CACHE = 32 << 20  # bytes; assumed if the size of the cache is not known
+USUAL_CACHE = 32 << 20  # bytes; assumed if the size of the cache cannot be read
 MAX_FLUSH = 256 << 20  # largest size in bytes of the buffer that is written between runs
 
 
@@ -219,7 +219,7 @@ def find_error(values: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def find_cache_bytes(device: str) -> int:
-    """Return the size of the first CUDA device's L2, else of the CPU's largest cache; USUAL_CACHE if not known."""
+    """Return the size of the L2 cache of CUDA device 0 or, for other devices, of the CPU's largest cache."""
     if device == "cuda":
         return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or USUAL_CACHE
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

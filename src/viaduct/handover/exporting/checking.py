@@ -68,7 +68,7 @@ class CheckResult:
     same_top1: int  # images with the same most probable class
     ties: int  # images with another most probable class, where both are equally probable within the tolerance
     tolerance: tuple[float, float]  # absolute and relative, as in TOLERANCES
-    images_differ: bool = True  # True if PyTorch's probabilities differ between the images by more than the tolerance
+    images_differ: bool = True  # False: PyTorch gives all images nearly the same probabilities (`is_distinct`)
 
     def __str__(self) -> str:
         absolute, relative = self.tolerance
@@ -133,6 +133,7 @@ def compare(runner: Runner, classifier: Classifier, request: ExportRequest, imag
     allowed = absolute + relative * expected
     has_log = expected > MIN_PROBABILITY
     logs = np.log(expected, where=has_log, out=np.zeros_like(expected))
+    # log(0) is infinite; the logarithm of a millionth of MIN_PROBABILITY also differs by more than the tolerance.
     log_difference = np.abs(np.log(np.maximum(probabilities, MIN_PROBABILITY / 1e6)) - logs) * has_log
     allowed_logs = relative * np.maximum(1, np.abs(logs))
     same = expected.argmax(1) == classes
@@ -158,7 +159,7 @@ def compare(runner: Runner, classifier: Classifier, request: ExportRequest, imag
 
 
 def is_distinct(expected: Floats, allowed: Floats) -> bool:
-    """Return True if the probabilities of two images differ by more than the tolerance between runtimes."""
+    """Return True if the probabilities of two images differ by more than twice the tolerance."""
     return bool((np.ptp(expected, axis=0) > 2 * allowed.max(0)).any())
 
 

@@ -36,8 +36,8 @@ class ExportRequest:
     fold: bool = False  # True: batch norms are folded into convolutions
     opset: int | None = None  # version of ONNX's operators; None: the newest that the exporter and onnx support
     check: bool = True  # True: the file is run and compared with PyTorch
-    check_images: Path | None = None  # folder or file of images for this; None: validation images or built-in shapes
-    check_count: int = 64  # largest number of images for this
+    check_images: Path | None = None  # images for the check: a folder or file; None: validation images or shapes
+    check_count: int = 64  # largest number of images for the check
     license: str = ""  # for the model card
     force: bool = False  # True: existing files at `out` are replaced
 
@@ -73,8 +73,8 @@ def check_request(request: ExportRequest) -> None:
     form, out = request.form, request.out
     if form == "safetensors":
         graph_flags = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}
-        for flag in (flag for flag, value in graph_flags.items() if value):
-            raise BadValue(f"{flag} does not go with --to safetensors.", WEIGHTS_ONLY)
+        if given := [flag for flag, value in graph_flags.items() if value]:
+            raise BadValue(f"{given[0]} does not go with --to safetensors.", WEIGHTS_ONLY)
     if request.opset is not None and form != "onnx":
         raise BadValue(f"--opset is for ONNX, not for --to {form}.", "Leave it out.")
     suffix = SUFFIXES[form]

@@ -52,12 +52,12 @@ def build_graph(classifier: Classifier, request: ExportRequest) -> TensorFlowGra
     batch: int | str = request.batch or "batch"
     key = "image_bytes" if takes_bytes else "input"
     dtype = describe_strings(classifier) if takes_bytes else "float32"
-    input_port = TensorInfo(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
-    output_ports = (
+    graph_input = TensorInfo(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
+    graph_outputs = (
         TensorInfo("classes", (batch,), "int64"),
         TensorInfo("probabilities", (batch, len(classifier.labels)), "float32"),
     )
-    description = FileDescription((input_port,), output_ports, {"tensorflow": tf.__version__})
+    description = FileDescription((graph_input,), graph_outputs, {"tensorflow": tf.__version__})
     return TensorFlowGraph(graph, placeholder, outputs, description)
 
 

@@ -117,7 +117,7 @@ def answer_json(content: Any, status: int = 200, **headers: str) -> Response:
 
 
 class Routes:
-    """Handlers of the requests, one for each kind of route, all with a Request and a Response."""
+    """Handlers of the requests; each takes a Request and returns a Response."""
 
     def __init__(self, service: Service) -> None:
         classifier = service.classifier

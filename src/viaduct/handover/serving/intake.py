@@ -47,7 +47,7 @@ def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limi
             try:
                 prepared.append(classifier.prepare(data))
             except BadData as error:
-                raise refuse_image(position, len(images), error) from None
+                raise make_image_refusal(position, len(images), error) from None
     return stack_inputs(prepared)
 
 
@@ -58,7 +58,7 @@ def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
         try:
             height, width = read_size(data)
         except BadData as error:
-            raise refuse_image(position, len(images), error) from None
+            raise make_image_refusal(position, len(images), error) from None
         pixels += height * width
         if pixels > limits.max_pixels:
             subject = "the image has" if len(images) == 1 else "the images have together"
@@ -81,7 +81,7 @@ def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits
         raise Refusal(400, f"input 'pixels': {error.message}") from None
 
 
-def refuse_image(position: int, count: int, error: BadData) -> Refusal:
+def make_image_refusal(position: int, count: int, error: BadData) -> Refusal:
     """Return the refusal of a request with an image that cannot be decoded."""
     subject = "the image" if count == 1 else f"image {position}"
     status = 413 if isinstance(error, TooLarge) else 400

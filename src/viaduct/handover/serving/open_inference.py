@@ -289,12 +289,11 @@ def decode_strings(data: Any, count: int) -> list[bytes]:
 
 def parse_outputs(value: Any, all_binary: bool) -> tuple[RequestedOutput, ...]:
     """Return the requested outputs; by default all outputs."""
-    if not value:
-        if value not in (None, []):
-            require_type(value, list, "'outputs'")
+    requested = [] if value is None else require_type(value, list, "'outputs'")
+    if not requested:
         return tuple(RequestedOutput(name, all_binary) for name in OUTPUTS)
     outputs: list[RequestedOutput] = []
-    for tensor in require_type(value, list, "'outputs'"):
+    for tensor in requested:
         name = require_type(require_type(tensor, dict, "each of 'outputs'").get("name"), str, "'name' of an output")
         if name not in OUTPUTS:
             raise Refusal(400, f"there is no output '{name[:60]}'; there are: {', '.join(OUTPUTS)}.")

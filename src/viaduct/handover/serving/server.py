@@ -32,6 +32,7 @@ from viaduct.signals import list_stop_signals
 
 BACKLOG = 1024  # connections that wait to be accepted
 SPARE_FILES = 64  # file descriptors that are not used for connections
+MAX_FILES = 65_536  # file descriptors that the server asks for, at most
 
 
 @dataclass(frozen=True)
@@ -185,16 +186,16 @@ def build_server(
 
 
 def allow_files() -> int:
-    """Raise this process's limit of open files as far as allowed, up to 65,536; return the limit."""
+    """Raise this process's limit of open files as far as allowed, up to MAX_FILES; return the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    limit = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             soft = limit
-    return 65536 if soft == resource.RLIM_INFINITY else soft
+    return MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def open_log(path: Path | None) -> TextIO:

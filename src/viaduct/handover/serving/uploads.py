@@ -49,7 +49,7 @@ async def read_body(request: Request, limits: Limits, reservation: Reservation) 
     refuse_encoding(request)
     declared = request.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > limits.max_bytes:
-        raise refuse_size(limits)
+        raise make_size_refusal(limits)
     chunks: list[bytes] = []
     size, allowed = 0, limits.upload_grace
     start = anyio.current_time()
@@ -63,7 +63,7 @@ async def read_body(request: Request, limits: Limits, reservation: Reservation) 
             more = message.get("more_body", False)
             size += len(chunk)
             if size > limits.max_bytes:
-                raise refuse_size(limits)
+                raise make_size_refusal(limits)
             if chunk:
                 reservation.add(len(chunk))
                 chunks.append(chunk)
@@ -82,7 +82,7 @@ def refuse_encoding(request: Request) -> None:
         raise Refusal(415, f"Content-Encoding {encoding[:40]!r}: the body must not be compressed.")
 
 
-def refuse_size(limits: Limits) -> Refusal:
+def make_size_refusal(limits: Limits) -> Refusal:
     """Return the refusal of a body that is too large."""
     return Refusal(413, f"the body has more than {limits.max_bytes:,} bytes.")
 

@@ -32,6 +32,6 @@ class CombinedSearcher(Searcher):
 
     def on_time(self, code: Code, microseconds: float | None) -> None:
         point = self.space.decode(code)
-        if len(self.asked) <= self.tree_budget:  # training the tree's network takes time
+        if len(self.asked) <= self.tree_budget:  # later the tree proposes nothing, and its training takes time
             self.tree.tell(point, microseconds)
         self.genetic.tell(point, microseconds)
