@@ -24,6 +24,13 @@ def test_a_checkpoint_is_found_by_any_of_its_files(ending: str, folder: Path) ->
     assert find_prefix(folder / f"model.ckpt-5{ending}") == folder / "model.ckpt-5"
 
 
+def test_an_earlier_checkpoint_with_a_quote_in_its_name_remains_listed(tmp_path: Path) -> None:
+    for name in ('a"b-1', "c-2"):
+        write_bundle(tmp_path / name, {"x": torch.zeros(1)})
+    listed = (tmp_path / "checkpoint").read_text().splitlines()[1:]
+    assert listed == [r'all_model_checkpoint_paths: "a\"b-1"', 'all_model_checkpoint_paths: "c-2"']
+
+
 def test_a_folder_stands_for_its_latest_checkpoint(folder: Path) -> None:
     assert find_prefix(folder) == folder / "model.ckpt-10"
     record_latest(folder / "model.ckpt-5")

@@ -109,7 +109,7 @@ def read_latest(folder: Path) -> Path:
     written = next((path for kind, path in NAMED_PATH.findall(text) if kind == "model_checkpoint_path"), None)
     if written is None:
         raise BadData(f"{file} does not say which checkpoint is the latest.", *list_others(folder))
-    written = re.sub(r"\\(.)", r"\1", written)
+    written = unescape(written)
     if "\0" in written or not Path(written).name:
         raise BadData(f"{file} names {written!r}, which is no checkpoint.", *list_others(folder))
     for prefix in (folder / written, folder / Path(written).name):
@@ -142,10 +142,15 @@ def record_latest(prefix: Path) -> None:
     text = file.read_bytes()[:MAX_TEXT_BYTES].decode("utf-8", "replace") if file.is_file() else ""
     listed = [path for kind, path in NAMED_PATH.findall(text) if kind == "all_model_checkpoint_paths"]
     latest = escape_quotes(prefix.name)
-    still_there = [path for path in listed if path != latest and has_index(prefix.parent / Path(path).name)]
+    still_there = [path for path in listed if path != latest and has_index(prefix.parent / Path(unescape(path)).name)]
     lines = [f'model_checkpoint_path: "{latest}"']
     lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*still_there, latest]]
     write_file(file, ("\n".join(lines) + "\n").encode())
+
+
+def unescape(path: str) -> str:
+    """Return a path as it was before `escape_quotes`."""
+    return re.sub(r"\\(.)", r"\1", path)
 
 
 def escape_quotes(name: str) -> str:
