@@ -105,6 +105,7 @@ def test_damaged_lines_of_metrics_are_counted_in_a_tag(tmp_path: Path) -> None:
     assert [tag.read_text() for tag in tags] == ["1"]
 
 
+@pytest.mark.slow
 def test_mlflow_itself_reads_the_store_and_migrates_it(tmp_path: Path) -> None:
     python = install_mlflow(tmp_path / "environment")
     store = make_store(tmp_path)
