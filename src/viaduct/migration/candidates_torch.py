@@ -28,7 +28,7 @@ from viaduct.migration.rules.torch._devices import (
     is_of_other_library,
 )
 from viaduct.migration.rules.torch._is_cuda import is_own_field
-from viaduct.migration.rules.torch._loaded import load_destination
+from viaduct.migration.rules.torch._loaded import find_load_destination
 from viaduct.migration.rules.torch._messages import is_message, is_prose
 
 if TYPE_CHECKING:
@@ -258,7 +258,9 @@ def find_loads(file: MigratedFile) -> Iterator[Candidate]:
     for name in CHECKPOINT_LOADS:
         for call in file.index.calls.get(name, []):
             site = Site(RULE, file, call, name)
-            is_right = not is_none_or_absent(site.argument("map_location", 1)) or load_destination(site) == "unneeded"
+            is_right = (
+                not is_none_or_absent(site.argument("map_location", 1)) or find_load_destination(site) == "unneeded"
+            )
             yield make_candidate(file, "checkpoints", call, "right" if is_right else "needed")
         for node in file.index.references.get(name, []):
             if not is_alias_or_signature(file, node):

@@ -96,7 +96,7 @@ def select_executed(block: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def first_statement_of_main(site: Site) -> ast.stmt | None:
-    """Return the first statement of the main function, else of the main guard; None without both."""
+    """Return the first statement of the main function, else of the main guard; None if there is neither."""
     main, guard = find_main_function(site), find_main_guard(site)
     if main is not None:
         return first_statement(main)

@@ -181,3 +181,8 @@ def test_a_monitored_session_gets_the_hook(before: str, later: str) -> None:
         HEAD + f"def train():\n    opt.minimize(l)\n    return tf.train.{before}\n", "V4", distributed=True
     )
     assert later.replace("HOOK", "NPUBroadcastGlobalVariablesHook(0, get_rank_id())") in text
+
+
+def test_an_initialiser_that_is_run_with_a_dict_gets_a_broadcast_with_the_same_dict() -> None:
+    source = HEAD + "opt.minimize(l)\nsess = tf.Session()\ntf.global_variables_initializer().run({x: 1}, sess)\n"
+    assert "bcast_op.run({x: 1}, sess)" in migrate_text(source, distributed=True)

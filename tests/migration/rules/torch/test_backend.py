@@ -197,3 +197,10 @@ def test_the_backend_follows_the_available_card(before: str, after: str) -> None
 def test_options_of_other_parsers_are_edited(option: str, to: str, backend: str) -> None:
     source = "import click\nimport torch\nimport typer\nfrom absl import flags\n" + option
     assert option.format(backend) in migrate_source(source.format("'nccl'") + "\n", "backend", to=to).after.decode()
+
+
+@pytest.mark.parametrize("to", ["any", "npu"])
+def test_every_value_of_a_backend_must_suit_the_target(to: str) -> None:
+    suited = "dist.get_default_backend_for_device(d)"
+    source = f"{DIST}dist.init_process_group({suited} if automatic else args.name)\n"
+    check_says("backend", source, "manual", "decided at run time (args.name)", to=to)

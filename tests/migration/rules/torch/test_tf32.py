@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_rewrite, migrate_source
+from migration.checking import check_rewrite, check_says, migrate_source
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_tf32_has_a_counterpart_on_each_card(to: str, matmul: str, conv: str) ->
 def test_tf32_is_reported_by_one_rule() -> None:
     found = migrate_source("import torch\ntorch.backends.cudnn.allow_tf32 = True\n").findings
     assert {finding.rule for finding in found} == {"torch.tf32", "torch.plugin"}
+
+
+def test_a_setting_that_its_f_string_also_names_in_words_is_reported() -> None:
+    name = "torch.backends.cuda.matmul.allow_tf32"
+    source = f'import torch\nprint(f"{name} is {{{name}}}")\n'
+    check_says("tf32", source, "manual", "cannot be edited safely here", to="npu")

@@ -19,7 +19,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._config_proto import find_attribute_assignments
 
 # Functions of TensorFlow that return the initialiser of a list of variables.
-LIST_INITIALIZERS = (
+LIST_INITIALISERS = (
     "tensorflow.variables_initializer",
     "tensorflow.initialize_variables",
     "tensorflow.initializers.variables",
@@ -75,7 +75,7 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     name = site.qualified_name(call.func)
     if name in GROUPING_CALLS:
         return combine_verdicts([is_initialiser(site, argument, depth + 1) for argument in call.args])
-    if name in LIST_INITIALIZERS:
+    if name in LIST_INITIALISERS:
         variables = call.args[0] if call.args else None
         return isinstance(variables, ast.Call) and site.qualified_name(variables.func) in ALL_VARIABLES
     if is_project_initialiser(site, name) or is_project_initialiser(site, qualify_method(site, call.func)):
@@ -122,10 +122,12 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
     function = getattr(site.file.names.scope_of(name).node, "name", "")
     if f"{site.file.names.module}.{function}({name.id})" in site.file.project.initialisers:
         return True
-    called, index = find_unpacking(site, name) or (None, 0)
-    functions = (site.qualified_name(called), qualify_method(site, called)) if called is not None else ()
-    if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
-        return True
+    unpacking = find_unpacking(site, name)
+    if unpacking is not None:
+        called, index = unpacking
+        functions = (site.qualified_name(called), qualify_method(site, called))
+        if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
+            return True
     # a variable that holds results of known functions is no initialiser, whatever its name
     is_refuted = bindings and all(isinstance(value, ast.Call) and site.qualified_name(value.func) for value in bindings)
     return None if has_initialiser_name(name.id) and not is_refuted else False
@@ -171,10 +173,10 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
 
     Groups, collections and variables are followed.
     """
-    parent = site.source.parents[node]
-    call = call_with_argument(site, node)
     if depth > MAX_DEPTH:
         return False
+    parent = site.source.parents[node]
+    call = call_with_argument(site, node)
     if isinstance(parent, ast.Expr | ast.Return):
         return True
     if isinstance(parent, ast.Attribute):
@@ -211,6 +213,6 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
 def is_partial_initialiser(site: Site, node: ast.expr) -> bool:
     """Return True for an initialiser of a list that may lack variables: `tf.variables_initializer(new_variables)`."""
     origin = site.values.assigned_value(node)
-    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in LIST_INITIALIZERS:
+    if not isinstance(origin, ast.Call) or site.qualified_name(origin.func) not in LIST_INITIALISERS:
         return False
     return not is_initialising_call(site, origin, 0)

@@ -35,12 +35,12 @@ RANK_CALLS = {
 def render_rank_quantity(site: Site, node: ast.AST, quantity: str) -> str | None:
     """Return the code of a quantity at a node; None for local_size if only the environment can be read."""
     if can_ask_hccl(site, node):
-        return f"{rank_function_name(site, quantity)}()"
+        return f"{import_rank_function(site, quantity)}()"
     return render_environment(site, quantity) if quantity in ENVIRONMENT else None
 
 
-def rank_function_name(site: Site, quantity: str) -> str:
-    """Return the local name of hccl's function for a quantity, or of Ascend's helper with `--style wrapper`."""
+def import_rank_function(site: Site, quantity: str) -> str:
+    """Import hccl's function for a quantity, with `--style wrapper` Ascend's helper; return its local name."""
     return site.import_npu_name(
         VENDOR_HELPERS[quantity] if site.options.style == "wrapper" else HCCL_FUNCTIONS[quantity]
     )

@@ -52,7 +52,7 @@ def is_made_without_gpu(config: ast.expr) -> bool:
 
 
 def has_npu_optimizer(site: Site, value: ast.expr) -> bool:
-    """Return True for a config that has a custom optimizer, or gets one from a function of the project."""
+    """Return True for a config with a custom optimizer, taken for NpuOptimizer, also from a function of the project."""
     if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
     config = config_proto.find_config_variable(site, value)

@@ -47,7 +47,7 @@ def drop_remainder(site: Site) -> None:
 
 @rule.call("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
 def drop_remainder_of_map(site: Site) -> None:
-    set_drop_remainder(site, 3)
+    set_drop_remainder(site, position=3)
 
 
 def set_drop_remainder(site: Site, position: int) -> None:

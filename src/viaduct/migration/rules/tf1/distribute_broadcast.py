@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from viaduct.migration.import_graph import find_programs
@@ -72,12 +73,12 @@ def broadcast_after_initialiser(site: Site) -> None:
     fetches = site.argument("fetches", 0)
     is_initialiser = initialisers.is_initialiser(site, fetches)  # None: only its name suggests it
     if is_initialiser:
-        insert_broadcast(site, session=receiver, run=f"{site.text_of(receiver)}.run({{}})")
+        insert_broadcast(site, session=receiver, render_run=lambda name: f"{site.text_of(receiver)}.run({name})")
         return
     if initialisers.is_initialiser(site, receiver):
         session = site.argument("session", 1)
         arguments = ", ".join(site.text_of(argument) for argument in [*site.node.args, *site.node.keywords])
-        insert_broadcast(site, session, run=f"{{}}.run({arguments})")
+        insert_broadcast(site, session, render_run=lambda name: f"{name}.run({arguments})")
     elif fetches is not None and initialisers.is_partial_initialiser(site, fetches):
         report_missing_broadcast(site)
     elif is_initialiser is None and not is_initialised_in_function(site):
@@ -102,10 +103,10 @@ def is_initialised_in_function(site: Site) -> bool:
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
 
 
-def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
+def insert_broadcast(site: Site, session: ast.expr | None, render_run: Callable[[str], str]) -> None:
     """Insert the broadcast operation and its run after the site's statement, or report that they are missing.
 
-    `session`: None for the default session. `run`: the code that runs the operation, with {} in place of its name.
+    `session`: None for the default session. `render_run` returns the code that runs the operation of a given name.
     """
     statement = site.source.statement_around(site.node)
     if (
@@ -119,12 +120,12 @@ def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
     name = reserve_local_name(site, statement, "bcast_op")
     definition = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
     if session is None or is_in_default_graph(site, session):
-        lines = [definition, run.format(name)]
+        lines = [definition, render_run(name)]
     elif starts_line(site, statement) and ends_line(site, statement):
         lines = [
             f"with {site.text_of(session)}.graph.as_default():",
             f"{site.source.indent_unit}{definition}",
-            run.format(name),
+            render_run(name),
         ]
     else:
         report_missing_broadcast(site)

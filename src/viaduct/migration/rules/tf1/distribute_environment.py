@@ -32,7 +32,7 @@ def edit_int_call(site: Site) -> None:
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed_imports.values())
-    if not is_int_call or not (is_import_requested or imports_adapter(site)):
+    if not is_int_call or not (is_import_requested or imports_vendor_module(site)):
         return
     value = site.values.assigned_value(remove_strip(site.node.args[0]))
     set_default(site, remove_strip(value))
@@ -45,7 +45,7 @@ def remove_strip(node: ast.AST) -> ast.AST:
 
 
 @cache_per_file
-def imports_adapter(site: Site) -> bool:
+def imports_vendor_module(site: Site) -> bool:
     """Return True if the file imports npu_bridge, hccl or a plug-in for PyTorch."""
     bindings = site.file.names.scopes[site.source.tree].bindings.values()
     modules = [value for values in bindings for value in values if isinstance(value, str)]
@@ -66,7 +66,7 @@ def set_default(site: Site, value: ast.AST) -> None:
 def add_default(site: Site, value: ast.AST) -> str:
     """Add the default; return the environment variable that got one, or ""."""
     if isinstance(value, ast.Subscript) and site.qualified_name(value.value) == "os.environ":
-        name = rank_variable_in(value.slice)
+        name = get_rank_variable(value.slice)
         if name:
             site.edit.replace_node(
                 value, f'{site.text_of(value.value)}.get({site.text_of(value.slice)}, "{DEFAULTS[name]}")'
@@ -74,7 +74,7 @@ def add_default(site: Site, value: ast.AST) -> str:
         return name
     if not isinstance(value, ast.Call) or site.qualified_name(value.func) not in READING_FUNCTIONS or value.keywords:
         return ""
-    name = rank_variable_in(value.args[0]) if value.args else ""
+    name = get_rank_variable(value.args[0]) if value.args else ""
     default = value.args[1] if len(value.args) == 2 else None
     if name and default is None:
         site.edit.add_argument(value, f'"{DEFAULTS[name]}"')
@@ -85,6 +85,6 @@ def add_default(site: Site, value: ast.AST) -> str:
     return name
 
 
-def rank_variable_in(node: ast.expr) -> str:
+def get_rank_variable(node: ast.expr) -> str:
     """Return the value of a literal that is a key of DEFAULTS; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and node.value in DEFAULTS else ""

@@ -83,7 +83,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
     function = site.source.function_around(site.node) or site.source.tree
     statement = site.source.statement_around(site.node)
     if not isinstance(statement, ast.Assign):
-        return next((call for call in apply_calls(statement) if site.node in ast.walk(call)), None)
+        return next((call for call in find_apply_calls(statement) if site.node in ast.walk(call)), None)
     names = get_assigned_names(statement)  # variables with the gradients, or with values computed from them
     is_exchanged = are_exchanged(site, function, names)
     simple = ast.Assign | ast.Expr | ast.Return | ast.AugAssign | ast.AnnAssign
@@ -91,7 +91,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
     for later in sorted(statements, key=lambda node: (node.lineno, node.col_offset)):
         if later.lineno < statement.lineno or later is statement:
             continue
-        for call in apply_calls(later):
+        for call in find_apply_calls(later):
             if any(reads_any(site, argument, names) for argument in [*call.args, *call.keywords]):
                 return None if is_exchanged else call
         if isinstance(later, ast.Assign) and reads_any(site, later.value, names):
@@ -99,7 +99,7 @@ def find_apply_call(site: Site) -> ast.Call | None:
     return None
 
 
-def apply_calls(statement: ast.AST) -> list[ast.Call]:
+def find_apply_calls(statement: ast.AST) -> list[ast.Call]:
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     return [call for call in calls if method_name(call) == "apply_gradients"]
 

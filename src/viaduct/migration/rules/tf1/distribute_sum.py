@@ -50,10 +50,12 @@ def split_minimize(site: Site) -> None:
     arguments |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     if "loss" not in arguments or site.edit.has_comment(*site.source.span(site.node)):
         return
-    optimizer, lines = site.text_of(site.node.func.value), list[str]()
+    lines: list[str] = []
+    optimizer = site.text_of(site.node.func.value)
     if isinstance(site.node.func.value, ast.Call):
-        creation, optimizer = optimizer, site.reserve_name("optimizer")
-        lines.append(f"{optimizer} = {creation}")
+        variable = site.reserve_name("optimizer")
+        lines.append(f"{variable} = {optimizer}")
+        optimizer = variable
     compute_arguments = ", ".join(
         site.text_of(value) if name == "loss" else f"{name}={site.text_of(value)}"
         for name, value in arguments.items()

@@ -71,7 +71,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
     else:
         site.edit.rename_keyword(keyword, "keep_prob")
         begin, end = site.source.span(keyword.value)
-        outer_begin = start_with_parentheses(site, begin)
+        outer_begin = find_start_with_parentheses(site, begin)
         needs_parentheses = not isinstance(keyword.value, NO_PARENTHESES) and outer_begin == begin
         site.edit.insert(outer_begin, "1.0 - (" if needs_parentheses else "1.0 - ")
         if needs_parentheses:
@@ -79,7 +79,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
         drop_keep_prob(site)
 
 
-def start_with_parentheses(site: Site, begin: int) -> int:
+def find_start_with_parentheses(site: Site, begin: int) -> int:
     """Return the position of the first opening parenthesis directly before a position; the position without any."""
     token = site.source.token_before(begin)
     while token is not None and token.text == "(":

@@ -30,8 +30,9 @@ rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",))
 
 MODULES = ("horovod.tensorflow",)  # the functions of Horovod for Keras have other arguments
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # others are reported; name is dropped
-KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
+# Arguments that the finding does not call dropped: all but `name` are reproduced.
+UNREPORTED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")
+KNOWN_KEYWORDS = (*UNREPORTED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 
 @horovod.register_call(rule, "allreduce", modules=MODULES)
@@ -78,7 +79,7 @@ def needs_parentheses(site: Site) -> bool:
 
 def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
     """Replace the call by a text, or report it for manual review; the finding lists the dropped arguments."""
-    keywords = [keyword for keyword in site.node.keywords if keyword.arg not in REPRODUCED_KEYWORDS]
+    keywords = [keyword for keyword in site.node.keywords if keyword.arg not in UNREPORTED_KEYWORDS]
     dropped = ", ".join(site.text_of(keyword.value) for keyword in keywords)
     message, zh = (f"{message}; dropped: {dropped}", f"{zh};删除参数:{dropped}") if dropped else (message, zh)
     horovod.replace_or_report(site, text, message, zh)

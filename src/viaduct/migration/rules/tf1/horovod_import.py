@@ -44,8 +44,8 @@ def remove_imports(site: Site) -> None:
     """Remove the imports of Horovod from a statement; assign True to a name that is tested or passed on."""
     imported = zip(site.node.names, imported_names(site.node), strict=False)  # no names for a relative import
     names_by_alias = {alias: name for alias, name in imported if alias.name != "*" and horovod.is_horovod(name)}
-    aliases = list(names_by_alias)
-    if not aliases or report_if_used(site, aliases, set(names_by_alias.values()) <= set(horovod.MODULES)):
+    aliases, are_modules = list(names_by_alias), set(names_by_alias.values()) <= set(horovod.MODULES)
+    if not aliases or report_if_used(site, aliases, are_modules):
         return
     names = [get_local_name(alias) for alias in aliases]
     tested = [name for name in names if site.source.reads.get(name) or any(find_importing_files(site, name))]

@@ -49,7 +49,7 @@ def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`."""
     if not horovod.keeps_horovod(site) and site.is_editable and ranks.can_ask_hccl(site, site.node):
         quantity = horovod.name_in_horovod(site)
-        site.rename(ranks.rank_function_name(site, quantity))
+        site.rename(ranks.import_rank_function(site, quantity))
         site.report_change(
             f"hvd.{quantity} becomes its counterpart in {NPU.backend}",
             zh=f"hvd.{quantity} 替换为 {NPU.backend} 的对应函数",

@@ -134,7 +134,7 @@ def insert_session(site: Site, statement: ast.stmt) -> None:
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.import_npu_name('set_keras_session_npu_config')}()"]
         if _keras.is_standalone(site):  # the helper sets the session of tf.keras only
-            lines.append(f"{set_session_name(site)}({name})")
+            lines.append(f"{render_set_session(site)}({name})")
         closing = f"{site.import_npu_name('close_session')}({name})"
     else:
         lines, closing = render_session(site, statement, name), f"{name}.close()"
@@ -156,11 +156,11 @@ def render_session(site: Site, statement: ast.stmt, name: str) -> list[str]:
         f"{config} = {render_tensorflow_name(site, 'ConfigProto')}()",
         *config_proto.render_npu_optimizer(site, config, statement),
         f"{name} = {render_tensorflow_name(site, 'Session')}(config={config})",
-        f"{set_session_name(site)}({name})",
+        f"{render_set_session(site)}({name})",
     ]
 
 
-def set_session_name(site: Site) -> str:
+def render_set_session(site: Site) -> str:
     """Return the name of Keras's set_session in this file: of tf.keras, or of the standalone package."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
     alias = site.file.names.local_name(f"{root}.backend")

@@ -59,7 +59,7 @@ def restart_in_cycles(site: Site) -> None:
     for call in calls:
         restart_after_call(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
-        _exits.insert_at_exits(site, site.node.body, [*render_session(site), "init_sess.close()"])
+        _exits.insert_at_exits(site, site.node.body, [*render_shutdown(site), "init_sess.close()"])
 
 
 def restart_after_call(site: Site, call: ast.Call) -> None:
@@ -73,7 +73,7 @@ def restart_after_call(site: Site, call: ast.Call) -> None:
             node=call,
         )
         return
-    site.edit.insert_after(statement, restart_lines(site))
+    site.edit.insert_after(statement, render_restart(site))
     site.report_change(
         "communication is started again: the Estimator has released the device's resources",
         zh="Estimator 训练或评估结束后设备资源被释放,重新初始化集合通信",
@@ -81,7 +81,7 @@ def restart_after_call(site: Site, call: ast.Call) -> None:
     )
 
 
-def restart_lines(site: Site) -> list[str]:
+def render_restart(site: Site) -> list[str]:
     """Return the statements that shut communication down and start it again.
 
     Those of `--style wrapper` only start it, unless `--resources plugin` is given too.
@@ -91,10 +91,10 @@ def restart_lines(site: Site) -> list[str]:
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
     if site.options.style == "wrapper":
         return [f"npu_sess, npu_shutdown = {site.import_npu_name('init_resource')}()"]
-    return [*render_session(site), "init_sess.run(npu_init)"]
+    return [*render_shutdown(site), "init_sess.run(npu_init)"]
 
 
-def render_session(site: Site) -> list[str]:
+def render_shutdown(site: Site) -> list[str]:
     """Return the statements that shut communication down in a new session; define the helper that they call."""
     helper = communication.ensure_init_function(site, site.node)
     ops = site.import_npu_name("npu_ops")

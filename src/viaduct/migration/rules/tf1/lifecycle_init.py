@@ -61,7 +61,7 @@ def start_communication(site: Site) -> None:
     location = find_location(site)
     if location is None:
         return
-    start_lines, end_lines = start_and_end_lines(site, location)
+    start_lines, end_lines = render_start_and_end(site, location)
     site.edit.insert_before(location, start_lines)
     insert_shutdown(site, location, end_lines)
     site.report_change(
@@ -80,8 +80,8 @@ def find_location(site: Site) -> ast.stmt | None:
     main, guard = _entry.find_main_function(site), _entry.find_main_guard(site)
     if main is None and guard is None and site.file.project.importers.get(site.file.path):
         return None  # a module of another script
-    module_level = _entry.select_executed(site.source.tree.body)
-    block = main.body if main is not None else guard.body if guard is not None else module_level
+    entry = main or guard
+    block = entry.body if entry is not None else _entry.select_executed(site.source.tree.body)
     reaching = _entry.first_statement_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
     return reaching or _entry.first_statement_of_main(site)
 
@@ -101,7 +101,7 @@ def find_asking_modules(site: Site) -> set[str]:
     return {project.module_of(path)[0].rpartition(".")[2] for path in paths}
 
 
-def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
+def render_start_and_end(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
     """Return the statements that start communication, and the statements that end it."""
     if site.options.resources == "plugin":
         plugin = site.import_npu_name("npu_plugin")

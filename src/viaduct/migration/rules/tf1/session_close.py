@@ -22,7 +22,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import called_name, mark_once, plain_name, sole_target
-from viaduct.migration.names import Function
+from viaduct.migration.names import Bindings, Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
@@ -75,7 +75,8 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     elif function is None and outlives_module(site, reads):
         register_close(site, name, statement)
     else:
-        close_block(site, name, statement, reads, [binding for binding in bindings if not reads_name(binding, name)])
+        opened = [binding for binding in bindings if not reads_name(binding, name)]
+        close_block(site, name, statement, reads, opened)
 
 
 def reads_name(value: str | ast.expr | None, name: str) -> bool:
@@ -127,15 +128,14 @@ def register_close(site: Site, name: str, statement: ast.stmt) -> None:
     report_closed(site)
 
 
-def close_block(
-    site: Site, name: str, statement: ast.stmt, reads: list[ast.Name], bindings: list[str | ast.expr | None]
-) -> None:
+def close_block(site: Site, name: str, statement: ast.stmt, reads: list[ast.Name], bindings: Bindings) -> None:
     """Close the session at the exits and the end of the block that holds all its uses; report it without such a block.
 
-    This is the block of the assignment, or the block of a `with` around it after which the session is also used.
-    `bindings` holds the values of the variable.
+    This is the block of the assignment or, if the session is also used after a `with` around it, the block of that
+    `with`. `bindings` holds the values of the variable.
     """
-    start, statements = find_common_start(site, statement, bindings), list[ast.stmt]()
+    statements: list[ast.stmt] = []
+    start = find_common_start(site, statement, bindings)
     while start is not None:
         statements += get_statements_after(site, start)
         if not is_used_outside(site, start, reads):
@@ -166,7 +166,7 @@ def close_block(
     report_closed(site)
 
 
-def find_common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
+def find_common_start(site: Site, statement: ast.stmt, bindings: Bindings) -> ast.stmt | None:
     """Return the session's only assignment, or the `if` with one assignment in each branch; None in any other case."""
     if len(bindings) == 1:
         return statement

@@ -61,7 +61,8 @@ def render_required_options(site: Site, options: Options) -> dict[str, str]:
         keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {profiling}"}
     if options.dump:
         keys |= {"enable_dump": ".b = True", "dump_path": f".s = {render_bytes(site, options.dump)}"}
-        keys |= {"dump_step": f".s = {render_bytes(site, options.dump_step)}"} if options.dump_step else {}
+        if options.dump_step:
+            keys["dump_step"] = f".s = {render_bytes(site, options.dump_step)}"
         keys["dump_mode"] = f".s = {render_bytes(site, 'all')}"
     return keys
 

@@ -31,7 +31,7 @@ NEEDED_PASSES = {"constant_folding", "layout_optimizer"} | {
     f"{name}_optimization" for name in ("function", "shape", "arithmetic", "loop", "dependency", "memory")
 }
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig"
-OFF = 2  # value of RewriterConfig.OFF
+REWRITER_OFF = 2  # value of RewriterConfig.OFF
 REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")  # any value but OFF
 
 
@@ -162,7 +162,7 @@ def is_toggle(site: Site, value: ast.AST) -> bool:
 def is_off(site: Site, value: ast.expr) -> bool:
     """Return True for RewriterConfig.OFF, however it was imported, and for its number."""
     if isinstance(value, ast.Constant):
-        return bool(value.value == OFF)
+        return bool(value.value == REWRITER_OFF)
     is_written = isinstance(value, ast.Attribute) and site.text_of(value).endswith("RewriterConfig.OFF")
     return is_written or site.qualified_name(value) == f"{REWRITER}.OFF"
 

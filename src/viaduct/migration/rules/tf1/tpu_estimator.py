@@ -38,8 +38,10 @@ DROPPED_PARAMETERS = (
 )  # fmt: skip
 ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional parameters of NPUEstimator
 # Parameters of tpu.RunConfig that NPURunConfig does not have.
-REMOVED_PARAMETERS = ("train_distribute", "eval_distribute", "device_fn", "protocol")
-CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "session_config_overrides")
+DROPPED_CONFIG_PARAMETERS = (
+    "train_distribute", "eval_distribute", "device_fn", "protocol", "cluster", "master", "evaluation_master",
+    "tpu_config", "session_config_overrides",
+)  # fmt: skip
 
 
 @rule.call(f"{TPU}.TPUEstimator")
@@ -123,7 +125,7 @@ def convert_run_config(site: Site) -> None:
         return
     site.rename(site.import_npu_name("NPURunConfig"))
     loop = check_loop(site, render_loop_of_config(site))
-    dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
+    dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED_CONFIG_PARAMETERS]
     defaults = run_configs.render_defaults(site, {keyword.arg for keyword in site.node.keywords if keyword.arg})
     added = (f"iterations_per_loop={loop}" if loop else "", defaults)
     site.remove_arguments(dropped, add=", ".join(filter(None, added)))

@@ -24,10 +24,10 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._options import get_option_names
 from viaduct.migration.source import FunctionNode
 
+# `nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match.
 NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
-"""`nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match."""
+# Function that returns a setting or a default -> position of the default.
 DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
-"""Functions that return a setting or a default -> position of the default."""
 BACKEND_GETTERS = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 # Libraries that pass the backend's name on to torch.distributed unchanged.
 LIBRARIES_WITH_BACKEND = (
@@ -135,7 +135,7 @@ def find_sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
 
 
 def find_passed_values(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
-    """Return the default of a parameter and what calls in this file pass for it; None without both."""
+    """Return the default of a parameter and what calls in this file pass for it; None if there is neither."""
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_parameters(function.args)}:
         return None
     default = parameter_default(function, parameter)
@@ -162,8 +162,7 @@ def find_sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr]
 
 def find_assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
-    statements: list[ast.Assign | ast.AnnAssign] = [*site.source.nodes_of_type(ast.Assign)]
-    for statement in [*statements, *site.source.nodes_of_type(ast.AnnAssign)]:
+    for statement in (*site.source.nodes_of_type(ast.Assign), *site.source.nodes_of_type(ast.AnnAssign)):
         in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             is_field = in_class_body and plain_name(target) == name
@@ -206,11 +205,15 @@ def follows_device(site: Site, value: ast.AST) -> bool:
     if isinstance(value, ast.Call):
         if (site.qualified_name(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
             return True
-        return isinstance(value.func, ast.Attribute) and value.func.attr == "get" and has_entry(site, value.func.value)
-    return isinstance(value, ast.Subscript) and has_entry(site, value.value)
+        return (
+            isinstance(value.func, ast.Attribute)
+            and value.func.attr == "get"
+            and has_backend_of_card(site, value.func.value)
+        )
+    return isinstance(value, ast.Subscript) and has_backend_of_card(site, value.value)
 
 
-def has_entry(site: Site, table: ast.expr) -> bool:
+def has_backend_of_card(site: Site, table: ast.expr) -> bool:
     """Return True for a dict literal with the card's backend under the card's device."""
     card = site.target.card
     items = get_dict_items(site.values.assigned_value(table)) or []

@@ -91,10 +91,9 @@ def refuse_unsuitable_script(site: Site) -> None:
 
 def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments are in * or **, or that splits along another dimension than 0."""
-    is_unpacked = any(isinstance(value, ast.Starred) for value in call.args) or None in {
-        keyword.arg for keyword in call.keywords
-    }
-    if is_unpacked or wrapped_models.get_wrapped_model(call) is None:
+    has_star = any(isinstance(value, ast.Starred) for value in call.args)
+    has_double_star = any(keyword.arg is None for keyword in call.keywords)
+    if has_star or has_double_star or wrapped_models.get_wrapped_model(call) is None:
         raise Refused("the call does not show which model is wrapped, and how", "无法看出被包装的模型及其方式", call)
     dim = bind_arguments(call, ("module", "device_ids", "output_device", "dim")).get("dim")
     if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
@@ -176,9 +175,9 @@ def count_cards(call: ast.Call) -> int:
     return len(device_ids.elts) if isinstance(device_ids, ast.List | ast.Tuple) else 0
 
 
-def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
+def refuse_decisions(site: Site, traces: list[LoaderTrace]) -> None:
     """Refuse a script whose ranks could take different branches, see RankDecisions."""
-    node = RankDecisions(site, training).first_divergence()
+    node = RankDecisions(site, traces).first_divergence()
     if node is not None:
         text = site.text_of(getattr(node, "test", node))
         raise Refused(
@@ -300,12 +299,12 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
     """Return the functions that are for saving, and the saving statements outside them."""
-    training = {site.source.function_around(found.loop) for loader in loaders for found in loader.epoch_loops}
+    training_functions = {site.source.function_around(found.loop) for loader in loaders for found in loader.epoch_loops}
     functions: dict[FunctionNode, None] = {}  # an ordered set
     statements: dict[ast.stmt, None] = {}
     for call in calls_to(site, SAVING_FUNCTIONS):
         function = site.source.function_around(call)
-        if function is not None and function not in training and is_for_saving(function):
+        if function is not None and function not in training_functions and is_for_saving(function):
             functions[function] = None
         else:
             statements[find_saving_statement(site, call)] = None

@@ -130,13 +130,14 @@ class Rewriter:
 
     def shard_loader(self, loader: Loader) -> None:
         """Give the training loader a DistributedSampler and its share of the batch."""
-        site, data = self.site, self.site.text_of(loader.dataset)
+        site, dataset = self.site, self.site.text_of(loader.dataset)
         sampler = site.file.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
-            expression, data = data, site.reserve_name("train_dataset")
-            site.edit.insert_before(site.source.statement_around(loader.call), [f"{data} = {expression}"])
-            site.edit.replace(*site.source.span(loader.dataset), data)
-        argument = f"sampler={sampler}({data}{'' if loader.is_shuffled else ', shuffle=False'})"
+            variable = site.reserve_name("train_dataset")
+            site.edit.insert_before(site.source.statement_around(loader.call), [f"{variable} = {dataset}"])
+            site.edit.replace(*site.source.span(loader.dataset), variable)
+            dataset = variable
+        argument = f"sampler={sampler}({dataset}{'' if loader.is_shuffled else ', shuffle=False'})"
         if loader.shuffle is None:
             site.edit.add_argument(loader.call, argument)
         else:
@@ -175,10 +176,10 @@ class Rewriter:
             self.site.edit.insert_before(first, [f"if {rank} != 0:", f"{unit}return"])
             self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=first)
         for statement in self.plan.saving_statements:
-            self.indent(statement, f"if {rank} == 0:", unit)
+            self.indent(statement, f"if {rank} == 0:")
             self.site.report_change("only rank 0 saves", zh="仅 rank 0 保存", node=statement)
 
-    def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
+    def indent(self, statement: ast.stmt, header: str) -> None:
         """Put a statement under a header, such as an `if`: indent all its lines except those within a string."""
         source, edit = self.site.source, self.site.edit
         start, end = source.span(statement)
@@ -187,7 +188,7 @@ class Rewriter:
         for line in range(source.line_of(start), source.line_of(end) + 1):
             begin = source.line_starts[line - 1]
             if line not in in_strings and source.text[begin : source.line_stop(begin)].strip():
-                edit.insert(begin, unit)
+                edit.insert(begin, source.indent_unit)
 
     def wait_before_loading(self) -> None:
         """Insert a barrier before each torch.load that follows a training loop in its function: rank 0 saves first."""

@@ -138,7 +138,7 @@ class Devices:
             self.trace_definition(node)
 
     def trace_definition(self, node: Function) -> None:
-        """Trace the defaults of parameters with "device" in their name, and the results of functions named so."""
+        """Trace defaults of parameters, and results of functions, that have "device" in their names."""
         for parameter in all_parameters(node.args):
             if is_device_name(parameter.arg):
                 self.trace(parameter_default(node, parameter.arg))
@@ -200,7 +200,7 @@ class Devices:
             yield from (value for parameter, value in parameters if is_device_name(parameter))
 
     def find_device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
-        """Yield the arguments that a function of torch takes for a device."""
+        """Yield the arguments of a function of torch that are a device by their position, or a CUDA text."""
         if name.startswith("torch.hub."):
             return  # names of repositories and models
         for position, value in enumerate(call.args):
@@ -215,11 +215,12 @@ class Devices:
         if name in project.functions:
             _, function = project.functions[name]
             return tuple(positional_parameters(function))
-        own_class, method = find_class(project, name) if name else None, "__init__"
-        if own_class is None and isinstance(call.func, ast.Attribute):
+        class_name, method = (find_class(project, name) if name else None), "__init__"
+        if class_name is None and isinstance(call.func, ast.Attribute):
             kind = self.site.values.kind(call.func.value) or ""
-            own_class, method = kind.removeprefix(OBJECT) if kind.startswith(OBJECT) else None, call.func.attr
-        owner = find_method_owner(project, own_class, method) if own_class else None
+            method = call.func.attr
+            class_name = kind.removeprefix(OBJECT) if kind.startswith(OBJECT) else None
+        owner = find_method_owner(project, class_name, method) if class_name else None
         return project.classes[owner].methods[method] if owner else ()
 
     # ---- tracing back
@@ -436,18 +437,19 @@ def replace_device_text(site: Site, literal: ast.expr) -> None:
     node = device_expression(site.source, literal)
     if site.file.is_left_alone(node) or not mark_once(site, "device", node):
         return
-    call = site.source.parents.get(node)
-    is_argument = isinstance(call, ast.Call) and site.qualified_name(call.func) == "torch.device"
-    is_first = is_argument and call.args[:1] == [node]  # type: ignore[union-attr]
     if device_number_text(site.source, node) is not None and report_if_in_torchscript(site, node):
         return
-    new = site.target.render_torch_device(site, call) if is_first else None  # type: ignore[arg-type]
-    replaced = node if new is None else call
-    new = site.target.render_device_text(site, node) if new is None else new
+    new, call = None, site.source.parents.get(node)
+    if isinstance(call, ast.Call) and call.args[:1] == [node] and site.qualified_name(call.func) == "torch.device":
+        new = site.target.render_torch_device(site, call)
+    if new is not None:
+        node = call  # type: ignore[assignment]
+    else:
+        new = site.target.render_device_text(site, node)
     if new is None:
         site.request_review(*site.target.select_message(*UNEDITABLE_DEVICE), node=literal)
         return
-    site.edit.replace_node(replaced, new)  # type: ignore[arg-type]
+    site.edit.replace_node(node, new)
     message = site.target.select_message(
         ("the device is {card.device}", "设备改为 {card.device}"),
         (f"the device is the available card: {new}", f"设备改为现有的加速卡:{new}"),
@@ -530,7 +532,8 @@ def is_no_device_or_reported(site: Site) -> bool:
     for ancestor in site.source.ancestors(site.node):
         if isinstance(ancestor, ast.Subscript) and child is ancestor.slice:
             return True
-        names += [site.qualified_name(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
+        if isinstance(ancestor, ast.Call):
+            names.append(site.qualified_name(ancestor.func) or "")
         child = ancestor
     if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
         return True

@@ -33,10 +33,7 @@ def rename_or_report(site: Site, node: ast.expr, new: str) -> bool:
     if renamed:
         site.report_change(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif renamed is False:  # None: the import or assignment of the name is edited instead
-        site.request_review(
-            f"write {new} for {site.name}; it cannot be edited safely here",
-            zh=f"请将 {site.name} 改为 {new};此处无法安全改写",
-        )
+        report_uneditable(site, site.name, new)
     return bool(renamed)
 
 
@@ -93,10 +90,18 @@ def replace_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
 
 
 def replace_setting(site: Site, old: str, new: str, risk: Risk) -> None:
-    """Replace a setting of torch, the site's node, by the card's; request `import torch` if the file lacks it."""
+    """Replace a setting of torch, the site's node, by the card's, or report that this is not safe."""
     torch = site.file.names.local_name("torch")
+    if not replace_dotted_name(site, site.node, dotted_name(site.node), new.replace("torch", torch or "torch", 1)):
+        report_uneditable(site, old, new)
+        return
     if torch is None:  # the file imports only a part: `import torch.backends.cudnn as cudnn`
         site.file.request_import("torch", "torch")
     site.target.require_plugin(site)
-    if replace_dotted_name(site, site.node, dotted_name(site.node), new.replace("torch", torch or "torch", 1)):
-        site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}", risk=risk)
+    site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}", risk=risk)
+
+
+def report_uneditable(site: Site, old: str, new: str) -> None:
+    site.request_review(
+        f"write {new} for {old}; it cannot be edited safely here", zh=f"请将 {old} 改为 {new};此处无法安全改写"
+    )

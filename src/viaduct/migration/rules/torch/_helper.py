@@ -12,7 +12,7 @@ from viaduct.cards import DEVICE_TYPES
 from viaduct.migration.helper_location import HELPER_OBJECT
 from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
+from viaduct.migration.rules.torch._dotted_names import replace_dotted_name, report_uneditable
 from viaduct.migration.targets import import_helper
 
 JIT_SCRIPT = "torch.jit.script"
@@ -31,10 +31,11 @@ def report_if_in_torchscript(site: Site, node: ast.AST) -> bool:
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     outer_names = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
     decorators = [decorator for function in functions for decorator in function.decorator_list]
-    compiled = [call.args[0] for call in site.file.index.calls.get(JIT_SCRIPT, []) if call.args]
-    names = {(site.values.kind(item) or "").rpartition(".")[2] for item in compiled} | {*map(plain_name, compiled)}
     is_decorated = any((site.qualified_name(decorator) or "").startswith(JIT_SCRIPT) for decorator in decorators)
-    if not is_decorated and not names & outer_names:
+    compiled = [call.args[0] for call in site.file.index.calls.get(JIT_SCRIPT, []) if call.args]
+    compiled_functions = {plain_name(value) for value in compiled}
+    classes_of_compiled = {(site.values.kind(value) or "").rpartition(".")[2] for value in compiled}
+    if not is_decorated and not (compiled_functions | classes_of_compiled) & outer_names:
         return False
     site.request_review(
         "torch.jit.script compiles this and cannot use the helper: pass the device as an argument, or keep the "
@@ -54,9 +55,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
     if replace_dotted_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:
-        site.request_review(
-            f"write {new} for {old}; it cannot be edited safely here", zh=f"请将 {old} 改为 {new};此处无法安全改写"
-        )
+        report_uneditable(site, old, new)
 
 
 def runs_only_with_card(site: Site, node: ast.AST) -> bool:

@@ -20,7 +20,7 @@ def get_flow(site: Site) -> FileFlow:
     return FileFlow(site.file.names, site.file.project)
 
 
-def load_destination(site: Site) -> Destination:
+def find_load_destination(site: Site) -> Destination:
     """Return where a load without map_location must put its content; "unneeded" if it needs no map_location.
 
     Weights for load_state_dict are loaded on the host; complete networks, and values that are moved later, on the card.

@@ -116,12 +116,10 @@ class LoaderTrace:
         if self.is_loader(value) and is_self_attribute(target):
             self.add_target(target)
         called = find_called_function(self.site.file.names, value) if isinstance(value, ast.Call) else None
-        for function, index in [*self.returning] if called is not None else ():
-            if function is called and index is None:
+        for index in [index for function, index in self.returning if function is called]:
+            if index is None:
                 self.add_target(target)
-            elif (
-                function is called and isinstance(target, ast.Tuple) and index is not None and index < len(target.elts)
-            ):
+            elif isinstance(target, ast.Tuple) and index < len(target.elts):
                 self.add_target(target.elts[index])
 
     def find_epoch_loops(self) -> Iterator[EpochLoop]:

@@ -107,8 +107,9 @@ def use_helper(site: Site, device: ast.expr | None) -> None:
     new = f"{import_helper(site)}.{'autocast' if is_autocast else 'GradScaler'}"
     site.rename(new)
     if device is not None:
-        for name, value in [*zip(AUTOCAST_PARAMETERS, site.node.args, strict=False)][1:] if is_autocast else ():
-            site.pass_by_keyword(value, name)  # since the device, the first argument, is removed
+        if is_autocast:  # the device, the first argument, is removed, so the others lose their positions
+            for name, value in zip(AUTOCAST_PARAMETERS[1:], site.node.args[1:], strict=False):
+                site.pass_by_keyword(value, name)
         keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
         site.remove_arguments([*keywords] or [device])
     site.report_change(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")

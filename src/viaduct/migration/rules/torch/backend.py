@@ -38,10 +38,10 @@ BACKEND_POSITIONS = {
     f"{DISTRIBUTED}.split_group": 5,
     f"{DISTRIBUTED}.Backend": 0,
     f"{DISTRIBUTED}.is_backend_available": 0,
-    "torch.distributed.distributed_c10d.init_process_group": 0,
+    f"{DISTRIBUTED}.distributed_c10d.init_process_group": 0,
 }
 """Functions that take a backend, and its position among their arguments."""
-PROCESS_GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
+PROCESS_GROUP_CLASS = (f"{DISTRIBUTED}.ProcessGroupNCCL.*", f"{DISTRIBUTED}.ProcessGroupNCCL")
 DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
 # A message for one card, and one for `--to any`. The expression that decides the backend is inserted last, at {}:
@@ -87,8 +87,9 @@ def replace_in_call(site: Site) -> None:
     for text in origin.nccl_strings:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    if origin.unknown_values and not suits_target(site, origin.unknown_values):
-        expression = site.text_of(origin.unknown_values[0])
+    unsuited = [unknown for unknown in origin.unknown_values if not suits_target(site, unknown)]
+    if unsuited:
+        expression = site.text_of(unsuited[0])
         english, chinese = site.target.select_message(*RUN_TIME_BACKEND)
         site.request_review(english.format(expression), zh=chinese.format(expression), risk="high")
     if site.target.is_any_card:
@@ -105,11 +106,11 @@ def find_unpacked_backend(site: Site) -> ast.expr | None:
     return None
 
 
-def suits_target(site: Site, unknown: list[ast.AST]) -> bool:
+def suits_target(site: Site, value: ast.AST) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
     if site.target.is_any_card:
-        return any(text in site.text_of(node) for node in unknown for text in DEVICE_DEPENDENT)
-    return collectives.follows_device(site, unknown[0])
+        return any(text in site.text_of(value) for text in DEVICE_DEPENDENT)
+    return collectives.follows_device(site, value)
 
 
 def make_device_id_conditional(site: Site) -> None:
@@ -155,7 +156,7 @@ def replace_in_own_call(site: Site) -> None:
         )
 
 
-@rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
+@rule.reference(f"{DISTRIBUTED}.Backend.NCCL", f"{DISTRIBUTED}.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
     """Replace `Backend.NCCL`; with `--to any` the rule `backend_compare` edits it in comparisons."""
     if site.target.is_any_card:
@@ -170,7 +171,7 @@ def replace_constant(site: Site) -> None:
         collectives.report_replaced(site, site.node)
 
 
-@rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
+@rule.call(f"{DISTRIBUTED}.is_nccl_available", f"{DISTRIBUTED}.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
     if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
         site.request_review(*site.target.select_message(*AVAILABILITY_REVIEW))

@@ -4,11 +4,10 @@
     model = torch.nn.Linear(2, 2)
     exec("model.cuda()")
 
-Text in a string is not migrated. A string needs manual review if it is Python code that uses CUDA (also in a command
-`python -c`) or has a setting such as `device: cuda`, wherever it is, and if it mentions CUDA or NCCL and is given to a
-function that runs code: exec, eval, compile, timeit, torch's benchmark timer. The code of `exec(text)` is unresolved if
-the file does not show the text; `eval(text)`, and exec in setup.py, then gets advice. Messages and docstrings are not
-reported.
+Text in a string is not migrated. A string needs manual review if it is Python code that uses CUDA, also in a command
+`python -c`, or has a setting such as `device: cuda`. So does any text with CUDA or NCCL that is given to a function
+that runs code: exec, eval, compile, timeit, torch's benchmark timer. The code of `exec(text)` is unresolved if the file
+does not show the text; `eval(text)`, and exec in setup.py, then gets advice. Messages and docstrings are not reported.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def report_code(site: Site) -> None:
         return
     is_assigned = isinstance(site.source.parents[site.node], ast.Assign)
     if NAME.fullmatch(text) and not (text.startswith("torch.cuda") and is_assigned):
-        return  # a name; where `torch.cuda` is looked up directly, other searches find it
+        return  # a name, such as a key; only `path = "torch.cuda.Stream"` is taken for code
     if not is_prose(site.source, find_whole_text(site)) and is_in_torch_program(site) and not is_reported(site):
         site.request_review(*site.target.select_message(*CUDA_IN_TEXT))
 

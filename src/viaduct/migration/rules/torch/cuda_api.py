@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.cards.limits import Risk
 from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, find_counterpart
 from viaduct.migration.predicates import is_in_annotation, is_in_instance_check
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
@@ -128,12 +129,14 @@ def report_cuda_only(site: Site, name: str) -> None:
         )
         return
     tests = [node.test for node in site.source.ancestors(site.node) if isinstance(node, ast.If | ast.IfExp)]
-    is_under_cuda = any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests)
+    risk: Risk = "medium" if runs_only_with_card(site, site.node) else "high"
+    if any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests):
+        risk = "low"
     site.request_review(
         f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards: put it under "
         '`if accelerator.name() == "cuda":`',
         zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
-        risk="low" if is_under_cuda else "medium" if runs_only_with_card(site, site.node) else "high",
+        risk=risk,
     )
 
 

@@ -61,7 +61,7 @@ HOST_WITHOUT_CUDA = {
     "whisper.load_model": ("device", 1),
     **{f"composer.{module}Trainer": ("device", -1) for module in ("", "trainer.")},
 }
-# Calls with the same choice and without a parameter for the device, which methods of ultralytics' models take.
+# Calls that choose CUDA or the CPU likewise and take no device. Of ultralytics' models, only the methods take one.
 CALLS_WITHOUT_PARAMETER = (
     *(f"ignite.distributed.{module}{name}" for module in ("", "auto.") for name in ("auto_model", "auto_dataloader")),
     *("ignite.distributed.device", "ignite.distributed.utils.device"),
@@ -75,7 +75,7 @@ CUDA_FEATURES = (
     *("cv2.cuda.*", "cv2.cuda_GpuMat", "cv2.dnn.DNN_BACKEND_CUDA", "cv2.dnn.DNN_TARGET_CUDA", "decord.gpu"),
     *(f"faiss.{name}" for name in ("StandardGpuResources", "index_cpu_to_gpu", "index_cpu_to_all_gpus")),
 )
-# Library with the same choice -> function or variable that sets another device.
+# Library that chooses CUDA or the CPU likewise -> function or variable that sets another device.
 DEVICE_SETTINGS = {"fastai": "default_device", "flair": "flair.device"}
 FALLING_BACK = {*HOST_WITHOUT_CUDA, *CALLS_WITHOUT_PARAMETER, *DEVICE_SETTINGS}
 # Call -> setting that would choose another device, and the text by which a file shows that it sets it.
@@ -148,7 +148,7 @@ def lacks_argument(site: Site, parameter: str, position: int) -> bool:
     parent = site.source.parents[site.node]
     if not isinstance(site.node, ast.Call):
         is_type = is_in_annotation(site.source, site.node) or is_in_instance_check(site.source, site.node)
-        return not is_type and not isinstance(parent, ast.Assign | ast.Attribute)  # their uses are followed
+        return not is_type and not isinstance(parent, ast.Assign | ast.Attribute)  # uses of that name are followed
     value = site.argument(parameter, position)
     if value is None:
         return not any(parameter in get_keys(site, keyword.value) for keyword in site.node.keywords if not keyword.arg)

@@ -178,18 +178,19 @@ def replace_by_to(site: Site) -> None:
 
 def insert_device(site: Site) -> None:
     """Write `accelerator.device(…)` as the first argument of `.to`."""
-    call, name = site.node, import_helper(site)
+    call, helper = site.node, import_helper(site)
     device = site.argument("device", 0)
     keyword = "device=" if is_storage(site, call.func.value) else ""  # storages require the keyword
     if len(call.args) > 1:  # the second argument of .to is a dtype
         site.edit.insert(site.source.span(call.args[1])[0], "non_blocking=")
     if device is None:
         opening = site.source.opening_parenthesis(call).end
-        site.edit.insert(opening, f"{keyword}{name}.device(){', ' if call.keywords else ''}")
+        site.edit.insert(opening, f"{keyword}{helper}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.replace_node(device, f"{keyword}{name}.device({render_number(site, device)})")
+        site.edit.replace_node(device, f"{keyword}{helper}.device({render_number(site, device)})")
     else:
-        site.edit.replace_node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
+        keyword_node = site.keyword("device") or device
+        site.edit.replace_node(keyword_node, f"device={helper}.device({render_number(site, device)})")
 
 
 def render_number(site: Site, device: ast.expr) -> str:

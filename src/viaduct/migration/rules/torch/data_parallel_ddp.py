@@ -34,7 +34,8 @@ With `--data-parallel ddp`:
 
 Each rank reads its share of the samples. The total batch, and so the learning rate, stays the same if the number of
 ranks divides it. A shuffled loader gets a new order every epoch. Only rank 0 saves; every rank evaluates all data and
-prints. Either all of these edits are made or none: then the finding names the condition that the script does not meet.
+prints. If the script does not meet a condition for one of these edits, none is made, and the finding names the
+condition.
 """
 
 from __future__ import annotations
@@ -100,13 +101,13 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
 def describe_manual_steps(site: Site) -> Bilingual:
     """Return the steps of the rewrite by hand, in English and Chinese."""
     card = site.target.card
-    init, choose = f"init_process_group({card.backend!r})", f"torch.{card.device}.set_device(LOCAL_RANK)"
+    init, set_device = f"init_process_group({card.backend!r})", f"torch.{card.device}.set_device(LOCAL_RANK)"
     return (
-        f". By hand, in this order: {init} and {choose} at the start; the model to that card and "
+        f". By hand, in this order: {init} and {set_device} at the start; the model to that card and "
         "DistributedDataParallel(model, device_ids=[LOCAL_RANK]); a DistributedSampler for the training loader, the "
         "batch size divided by the number of ranks, sampler.set_epoch(epoch) in every epoch; saving on rank 0; "
         "destroy_process_group() at the end; start with torchrun --nproc_per_node=N",
-        f"。请依次手工修改:启动时 {init} 与 {choose};模型移到该卡并用 "
+        f"。请依次手工修改:启动时 {init} 与 {set_device};模型移到该卡并用 "
         "DistributedDataParallel(device_ids=[LOCAL_RANK]);训练数据使用 DistributedSampler,batch_size 除以 rank 数,"
         "每个 epoch 调用 set_epoch;仅 rank 0 保存;最后 destroy_process_group();用 torchrun --nproc_per_node=N 启动",
     )
@@ -114,14 +115,14 @@ def describe_manual_steps(site: Site) -> Bilingual:
 
 def report_rewrite(site: Site, calls: list[ast.Call]) -> None:
     count = count_cards(calls[0])
-    line = f"torchrun --nproc_per_node={count or 'N'} {site.file.path}"
+    command = f"torchrun --nproc_per_node={count or 'N'} {site.file.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
     for call in calls:
         site.report_change(
-            f"one process per card instead of DataParallel: start it with `{line}`{number}. The total batch stays the "
-            "same if the number of ranks divides it, and must not be smaller than that number; every rank evaluates "
-            "all data and prints",
-            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动{number_zh}。"
+            f"one process per card instead of DataParallel: start it with `{command}`{number}. The total batch stays "
+            "the same if the number of ranks divides it, and must not be smaller than that number; every rank "
+            "evaluates all data and prints",
+            zh=f"由 DataParallel 改为每卡一个进程:用 `{command}` 启动{number_zh}。"
             "batch_size 须能被 rank 数整除(且不小于 rank 数),此时全局 batch 不变;每个 rank 都评估全部数据并打印",
             risk="medium",
             node=call,

@@ -129,11 +129,11 @@ def edit_method(site: Site, call: ast.Call) -> None:
 
     With `--to any` only startswith is edited, and other methods are reported.
     """
-    prefix, method = call.args[0], call.func.attr  # type: ignore[attr-defined]
+    text, method = call.args[0], call.func.attr  # type: ignore[attr-defined]
     if not site.target.is_any_card:
-        replace_texts(site, prefix)
-    elif method == "startswith" and is_literal_in(prefix, "cuda", "cuda:"):
-        replace_for_any_card(site, prefix, render_types(import_helper(site, call), prefix), call)
+        replace_texts(site, text)
+    elif method == "startswith" and is_literal_in(text, "cuda", "cuda:"):
+        replace_for_any_card(site, text, render_types(import_helper(site, call), text), call)
     else:
         site.request_review(*SPLIT_ADVICE, node=call)
 

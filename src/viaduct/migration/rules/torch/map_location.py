@@ -36,7 +36,7 @@ from viaduct.migration.flow_survey import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._loaded import find_device_variable, load_destination
+from viaduct.migration.rules.torch._loaded import find_device_variable, find_load_destination
 
 rule = Rule(
     __name__,
@@ -90,7 +90,7 @@ def set_location(site: Site) -> None:
 
 def add_location(site: Site, given: ast.expr | None) -> None:
     """Set `map_location`, which is absent or given as None, to the device on which the loaded content is used."""
-    destination = load_destination(site)
+    destination = find_load_destination(site)
     if destination == "unneeded" or not (site.node.args or site.node.keywords):
         return
     if destination == "unknown" or not site.is_editable or (site.has_unpacked_arguments and given is None):

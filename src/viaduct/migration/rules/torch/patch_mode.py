@@ -50,9 +50,8 @@ def import_patch(site: Site) -> None:
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
-        line_number = min(
-            find_header_end(site.file), len(site.source.line_starts)
-        )  # a file may consist of the header only
+        # A file may consist of the header only.
+        line_number = min(find_header_end(site.file), len(site.source.line_starts))
         start = site.source.line_starts[line_number - 1]
         site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
     title = site.target.card.title

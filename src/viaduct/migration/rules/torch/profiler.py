@@ -28,7 +28,7 @@ import ast
 from viaduct.cards import NPU
 from viaduct.migration.lookups import dotted_name, keyword_value
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._dotted_names import replace_dotted_name
+from viaduct.migration.rules.torch._dotted_names import replace_dotted_name, report_uneditable
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import import_helper
 
@@ -67,8 +67,12 @@ def rename_profiler(site: Site) -> None:
     node = site.name_node
     old = dotted_name(node)
     new = adapt_profiler_name(site, old)
-    if new != old and replace_dotted_name(site, node, old, new):
+    if new == old:
+        return
+    if replace_dotted_name(site, node, old, new):
         site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")
+    else:
+        report_uneditable(site, old, new)
 
 
 @rule.reference(ACTIVITY, "torch.autograd.ProfilerActivity.CUDA")

@@ -109,17 +109,15 @@ def replace_in_command(site: Site) -> None:
 
 def replace_by_every_variable(site: Site) -> None:
     """Set the variables of all cards in an assignment to CUDA_VISIBLE_DEVICES; advise on other uses."""
-    target = site.source.parents.get(site.node)
-    if isinstance(target, ast.Expr):  # a docstring
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.Expr):  # a docstring
         return
-    statement = site.source.parents.get(target) if target is not None else None
-    is_assigned = (
-        isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets
-    )
-    if is_assigned and site.qualified_name(target.value) == "os.environ":  # type: ignore[union-attr]
-        assign_every_variable(site, statement, target)  # type: ignore[arg-type]
-    else:
-        advise_on_other_cards(site)
+    if isinstance(parent, ast.Subscript) and site.qualified_name(parent.value) == "os.environ":
+        statement = site.source.parents[parent]
+        if isinstance(statement, ast.Assign) and parent in statement.targets:
+            assign_every_variable(site, statement, parent)
+            return
+    advise_on_other_cards(site)
 
 
 def advise_on_other_cards(site: Site) -> None:
