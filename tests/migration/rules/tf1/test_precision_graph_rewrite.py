@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from migration.checking import check_noop, check_rewrite, migrate_source
 
 HEAD = "import tensorflow as tf\n"
@@ -37,3 +39,8 @@ def test_the_environment_variable_is_removed_too() -> None:
         "import os\nx = 1\n",
     )
     check_noop("precision_graph_rewrite", "print('TF_ENABLE_AUTO_MIXED_PRECISION')\n")
+
+
+@pytest.mark.parametrize("line", ["os.environ['NAME'] = '{}'", "name = os.environ['{}'] = '1'"])
+def test_assignments_to_something_else_stay(line: str) -> None:
+    check_noop("precision_graph_rewrite", "import os\n" + line.format("TF_ENABLE_AUTO_MIXED_PRECISION") + "\n")

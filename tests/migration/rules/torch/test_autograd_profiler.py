@@ -45,3 +45,8 @@ def test_an_imported_emit_nvtx_is_replaced() -> None:
     before = "from torch.autograd.profiler import emit_nvtx\nwith emit_nvtx(): pass\n"
     after = "from torch_mlu.profiler import emit_cnpx as emit_nvtx\nwith emit_nvtx(): pass\n"
     check_rewrite(OLD, before, after, to="mlu")
+
+
+def test_a_name_that_its_f_string_also_has_in_words_is_reported() -> None:
+    name = "torch.autograd.profiler.emit_nvtx"
+    check_says(OLD, f'import torch\nprint(f"{name}: {{{name}}}")\n', "manual", "cannot be edited safely", to="mlu")

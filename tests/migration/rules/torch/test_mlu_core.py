@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migration.checking import check_noop, check_rewrite, migrate_source
+from migration.checking import check_noop, check_rewrite, check_says, migrate_source
 
 RULE = "torch.mlu_core"
 HEAD = "import torch\nimport torch_mlu\n"
@@ -34,3 +34,8 @@ def test_the_plug_in_is_imported_in_place_of_the_former_module() -> None:
 def test_functions_imported_from_the_former_package_are_replaced() -> None:
     before = HEAD + "from torch_mlu.core import mlu_model as ct\nct.set_device(1)\n"
     check_rewrite(RULE, before, HEAD + "torch.mlu.set_device(1)\n", to="mlu")
+
+
+def test_a_call_in_an_f_string_keeps_the_import_and_is_reported() -> None:
+    source = HEAD + "import torch_mlu.core.mlu_model as ct\nprint(f'{ct.current_device()}')\n"
+    check_says(RULE, source, "manual", "mlu_model.current_device", to="mlu")

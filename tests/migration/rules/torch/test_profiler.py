@@ -108,3 +108,8 @@ def test_it_follows_the_available_card(head: str, before: str, after: str) -> No
 )
 def test_what_needs_review_for_the_available_card_is_reported(source: str, status: str, word: str) -> None:
     check_says("profiler", source, status, word, to="any")
+
+
+def test_a_name_that_its_f_string_also_has_in_words_is_reported() -> None:
+    name = "torch.profiler.ProfilerActivity.CUDA"
+    check_says(RULE, f'import torch\nprint(f"{name}: {{{name}}}")\n', "manual", "cannot be edited safely", to="mlu")

@@ -17,6 +17,7 @@ BUCKETING_FUNCTIONS = tuple(f"{module}.bucket_by_sequence_length" for module in 
 SPARSE_FUNCTIONS = tuple(f"{module}.dense_to_sparse_batch" for module in DATA_MODULES)
 # Parts of the names of functions that do not train.
 EVALUATION_NAMES = ("eval", "predict", "test", "infer", "valid", "serving")
+DROP_FINAL_BATCH_POSITION = 14  # among the arguments of FEATURE_READERS
 NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))  # functions, position of their argument num_epochs
 
 
@@ -28,7 +29,7 @@ def has_equal_batches(site: Site, name: str) -> bool:
     if name in QUEUE_FUNCTIONS:
         allowed = site.argument("allow_smaller_final_batch")
         return is_constant(allowed, False) or (allowed is None and not site.has_unpacked_arguments)
-    if name in FEATURE_READERS and is_constant(site.argument("drop_final_batch", 14), True):
+    if name in FEATURE_READERS and is_constant(site.argument("drop_final_batch", DROP_FINAL_BATCH_POSITION), True):
         return True
     for names, position in NUM_EPOCHS_POSITIONS:
         if name in names:

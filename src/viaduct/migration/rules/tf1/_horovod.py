@@ -18,7 +18,7 @@ def qualified_names(*functions: str, modules: tuple[str, ...] = MODULES) -> tupl
     return tuple(f"{module}.{function}" for module in modules for function in functions)
 
 
-def name_in_horovod(site: Site) -> str:
+def get_name_in_horovod(site: Site) -> str:
     """Return the name of the site without Horovod's module: `callbacks.MetricAverageCallback`."""
     root = next(root for root in sorted(MODULES, key=len, reverse=True) if site.name.startswith(f"{root}."))
     return site.name.removeprefix(f"{root}.")
@@ -85,5 +85,5 @@ def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
 
 def request_manual_change(site: Site, advice: str, zh: str) -> None:
     """Report a use of Horovod that needs manual review."""
-    name = f"hvd.{name_in_horovod(site)}"
+    name = f"hvd.{get_name_in_horovod(site)}"
     site.request_review(f"{name} needs a manual change: {advice}", zh=f"{name}:请手工修改;{zh}", risk="high")

@@ -18,6 +18,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import (
     BUCKETING_FUNCTIONS,
     CSV_READERS,
+    DROP_FINAL_BATCH_POSITION,
     FEATURE_READERS,
     QUEUE_FUNCTIONS,
     SPARSE_FUNCTIONS,
@@ -55,7 +56,7 @@ def drop_final_batch(site: Site) -> None:
             zh="此处参数为解包形式:请确认 drop_final_batch 为 True",
         )
         return
-    site.set_argument("drop_final_batch", "True", position=14)
+    site.set_argument("drop_final_batch", "True", DROP_FINAL_BATCH_POSITION)
     report_dropped_batch(site)
 
 

@@ -6,7 +6,8 @@
     +rank_size = int(os.getenv("RANK_SIZE", "1"))
 
 On a single device the variables may be missing, and `int(…)` would fail. RANK_SIZE is 1 then; RANK_ID, DEVICE_ID and
-ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge or hccl change.
+ASCEND_DEVICE_ID are 0. An empty default is replaced too. Only files that import npu_bridge, hccl or a plug-in for
+PyTorch change.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 def edit_int_call(site: Site) -> None:
     """Add a default to an environment variable that `int(…)` converts, directly or through a name.
 
-    The file must import one of Ascend's modules, or another rule must have requested such an import.
+    The file must import one of VENDOR_MODULES, or another rule must have requested such an import.
     """
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
     is_import_requested = any(name.partition(".")[0] in VENDOR_MODULES for name in site.file.needed_imports.values())

@@ -64,9 +64,11 @@ def is_only_passed_on(site: Site, node: ast.expr) -> bool:
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if the called function of the project uses attributes of the value."""
-    function, parameter = find_receiving_parameter(site, call, value) or (None, "")
-    nodes = ast.walk(function) if function is not None else ()
-    return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in nodes)
+    receiver = find_receiving_parameter(site, call, value)
+    if receiver is None:
+        return False
+    function, parameter = receiver
+    return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in ast.walk(function))
 
 
 def report_strategy(site: Site, reason: str, reason_zh: str) -> None:

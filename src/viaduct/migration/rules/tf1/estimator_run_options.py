@@ -49,7 +49,8 @@ def add_options(site: Site) -> None:
 
 def render_required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
     """Return the missing arguments that the options require, each with the code of its value."""
-    options, arguments = site.options, dict[str, str]()
+    options = site.options
+    arguments: dict[str, str] = {}
     if options.loop > 1:
         arguments["iterations_per_loop"] = str(options.loop)
     if options.precision and not present & PRECISION_KEYS:  # a config may have one of them only

@@ -47,7 +47,7 @@ HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "loc
 
 @rule.call(*(f"{root}.*" for root in horovod.MODULES))
 def report_call(site: Site) -> None:
-    name = horovod.name_in_horovod(site)
+    name = horovod.get_name_in_horovod(site)
     if name not in HANDLED_BY_OTHER_RULES and not is_reported(site) and not horovod.keeps_horovod(site):
         horovod.request_manual_change(site, *ALTERNATIVES.get(name, NO_EQUIVALENT))
 
@@ -63,7 +63,7 @@ def report_mention(site: Site) -> None:
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请手工替换",
             )
     elif not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.request_manual_change(site, *ALTERNATIVES.get(horovod.name_in_horovod(site), NO_EQUIVALENT))
+        horovod.request_manual_change(site, *ALTERNATIVES.get(horovod.get_name_in_horovod(site), NO_EQUIVALENT))
 
 
 @rule.method(*HANDLED_BY_OTHER_RULES, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")

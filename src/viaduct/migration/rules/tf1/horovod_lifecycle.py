@@ -27,7 +27,7 @@ rule = Rule(__name__, target_needs="communication", spec_rows=("C1", "2.8"))
 def remove_call(site: Site) -> None:
     """Remove init or shutdown; report a call within another statement, or in a program that keeps parts of Horovod."""
     statement = site.source.parents[site.node]
-    function = horovod.name_in_horovod(site)
+    function = horovod.get_name_in_horovod(site)
     if not isinstance(statement, ast.Expr):
         horovod.request_manual_change(
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"

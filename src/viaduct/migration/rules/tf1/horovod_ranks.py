@@ -28,7 +28,7 @@ rule = Rule(__name__, target_needs="communication", spec_rows=("2.8",), after=("
 @horovod.register_call(rule, *ranks.HCCL_FUNCTIONS)
 def replace_rank(site: Site) -> None:
     """Replace a call by hccl's function or by an environment variable."""
-    quantity = horovod.name_in_horovod(site)
+    quantity = horovod.get_name_in_horovod(site)
     text = ranks.render_rank_quantity(site, site.node, quantity)
     if text is None:
         horovod.request_manual_change(
@@ -48,7 +48,7 @@ def replace_rank(site: Site) -> None:
 def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`."""
     if not horovod.keeps_horovod(site) and site.is_editable and ranks.can_ask_hccl(site, site.node):
-        quantity = horovod.name_in_horovod(site)
+        quantity = horovod.get_name_in_horovod(site)
         site.rename(ranks.import_rank_function(site, quantity))
         site.report_change(
             f"hvd.{quantity} becomes its counterpart in {NPU.backend}",

@@ -30,7 +30,7 @@ def convert_model(site: Site) -> None:
         )
         return
     site.rename(f"{site.import_npu_name('keras_to_npu')}.model_to_npu_estimator")
-    for value, name in list(zip(site.node.args, PARAMETERS, strict=False))[4:]:
+    for value, name in zip(site.node.args[4:], PARAMETERS[4:], strict=False):
         site.pass_by_keyword(value, name)
     site.report_change("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     check_config(site)

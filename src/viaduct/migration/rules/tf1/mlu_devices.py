@@ -26,7 +26,7 @@ rule = Rule(__name__, target_needs="placement", spec_rows=("6.1",), targets=("ml
 
 # `gpu` in "/gpu:0", "gpu:0" and "/device:GPU:0".
 GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
-STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")  # the second from Python 3.12 on: a text between braces of an f-string
+STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")  # the second from Python 3.12 on: a part of an f-string outside braces
 
 
 @rule.call("tensorflow.device", *STRATEGIES, *DEVICE_SETTERS)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import sole_target
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap_optimizer
@@ -59,8 +60,9 @@ def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
     statement = site.source.statement_around(site.node)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if isinstance(target, ast.Subscript) and site.qualified_name(target.value) == "os.environ":
+    target = sole_target(statement)
+    is_key = isinstance(target, ast.Subscript) and target.slice is site.node
+    if is_key and site.qualified_name(target.value) == "os.environ":  # type: ignore[union-attr]
         site.edit.remove_statement(statement)
         site.report_change(
             f"{site.node.value} has no effect on the device: removed; use --precision",

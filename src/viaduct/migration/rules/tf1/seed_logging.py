@@ -26,19 +26,19 @@ rule = Rule(__name__, spec_rows=("2.11",), category="advice", when=has_resnet_pr
 ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
 FUNCTIONS_WITHOUT_LEVEL = ("debug", "info", "warn", "warning", "error", "fatal")
-FUNCTIONS_WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
-"""Functions whose first argument is a level."""
+# Function whose first argument is a level -> the argument's name.
+LEVEL_PARAMETERS = {"set_verbosity": "v"} | dict.fromkeys(("log", "log_every_n", "log_first_n", "log_if"), "level")
 
 
-@rule.call(*(f"{ABSL}.{name}" for name in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL)))
+@rule.call(*(f"{ABSL}.{name}" for name in (*FUNCTIONS_WITHOUT_LEVEL, *LEVEL_PARAMETERS)))
 def replace_logging_call(site: Site) -> None:
     tensorflow, name = site.file.names.local_name("tensorflow"), site.name.rpartition(".")[2]
     module = f"{tensorflow}.compat.v1.logging"
-    level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in FUNCTIONS_WITH_LEVEL else None
     if tensorflow is None or not site.is_editable:
         advise_unchanged(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
-    if name in FUNCTIONS_WITH_LEVEL:
+    if name in LEVEL_PARAMETERS:
+        level = site.argument(LEVEL_PARAMETERS[name], 0)
         tensorflow_level = LEVELS.get(get_level_name(site, level))
         if tensorflow_level is None:
             advise_unchanged(
@@ -52,14 +52,15 @@ def replace_logging_call(site: Site) -> None:
 
 def get_level_name(site: Site, level: ast.expr | None) -> str:
     """Return "INFO" for absl's logging.INFO; "" for a number, a string or a flag."""
-    module, _, name = (site.qualified_name(level) or "" if level is not None else "").rpartition(".")
+    qualified = site.qualified_name(level) if level is not None else None
+    module, _, name = (qualified or "").rpartition(".")
     return name if module == ABSL else ""
 
 
 @rule.call(f"{ABSL}.*")
 def advise_other(site: Site) -> None:
     name = site.name.removeprefix(f"{ABSL}.")
-    if name not in (*FUNCTIONS_WITHOUT_LEVEL, *FUNCTIONS_WITH_LEVEL):
+    if name not in (*FUNCTIONS_WITHOUT_LEVEL, *LEVEL_PARAMETERS):
         advise_unchanged(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
 
 

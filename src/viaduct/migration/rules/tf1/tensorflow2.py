@@ -23,7 +23,7 @@ TF2_MODULE = "tensorflow.compat.v2"
 
 @rule.file(only_if_file_contains=("GradientTape", ".function", "compat.v2", "compat import v2"))
 def report_file(site: Site) -> None:
-    first = first_use(site)
+    first = find_first_use(site)
     if first is not None:
         line = site.text_of(first).splitlines()[0]
         site.request_review(
@@ -36,7 +36,7 @@ def report_file(site: Site) -> None:
         )
 
 
-def first_use(site: Site) -> ast.AST | None:
+def find_first_use(site: Site) -> ast.AST | None:
     """Return the first use of tf.function, tf.GradientTape or compat.v2."""
     uses: list[ast.AST] = []
     for table in (site.file.index.calls, site.file.index.references):

@@ -162,7 +162,11 @@ def find_sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr]
 
 def find_assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
-    for statement in (*site.source.nodes_of_type(ast.Assign), *site.source.nodes_of_type(ast.AnnAssign)):
+    statements: list[ast.Assign | ast.AnnAssign] = [
+        *site.source.nodes_of_type(ast.Assign),
+        *site.source.nodes_of_type(ast.AnnAssign),
+    ]
+    for statement in statements:
         in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             is_field = in_class_body and plain_name(target) == name

@@ -18,7 +18,7 @@ import ast
 
 from viaduct.cards import MLU, NPU
 from viaduct.migration.rule import ALL_CARDS, Rule, Site
-from viaduct.migration.rules.torch._dotted_names import replace_qualified_name
+from viaduct.migration.rules.torch._dotted_names import replace_qualified_name, report_uneditable
 from viaduct.migration.rules.torch._imports import move_names
 
 rule = Rule(__name__, target_needs="profiling", spec_rows=("P10", "6"), targets=ALL_CARDS)
@@ -40,9 +40,14 @@ def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
         report_for_npu(site, "emit_nvtx", site.node)
-    elif replace_qualified_name(site, site.name_node, site.name, f"{PROFILER}.{EMIT_CNPX}"):
+        return
+    new = f"{PROFILER}.{EMIT_CNPX}"
+    is_replaced = replace_qualified_name(site, site.name_node, site.name, new)
+    if is_replaced:
         site.target.require_plugin(site)
         site.report_change(f"emit_nvtx becomes {EMIT_CNPX}", zh=f"emit_nvtx 替换为 {EMIT_CNPX}")
+    elif is_replaced is False:  # None: the import of the name is edited instead
+        report_uneditable(site, site.name, new)
 
 
 @rule.call(f"{PROFILER}.profile")

@@ -31,14 +31,14 @@ def move_names(site: Site) -> None:
         if module != "torch":
             report_star_import(site)
         return
-    _imports.move_names(site, lambda name: name_in_package(site, name))
+    _imports.move_names(site, lambda name: find_name_in_package(site, name))
 
 
 @rule.node(ast.Import, only_if_file_contains=("cuda",))
 def move_modules(site: Site) -> None:
     """Replace `import torch.cuda…`."""
     for alias in site.node.names:
-        new = name_in_package(site, alias.name)
+        new = find_name_in_package(site, alias.name)
         if new and alias.asname:
             site.edit.replace_node(alias, f"{new} as {alias.asname}")
             site.report_change(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
@@ -46,7 +46,7 @@ def move_modules(site: Site) -> None:
             reduce_to_torch(site, alias)
 
 
-def name_in_package(site: Site, name: str) -> str | None:
+def find_name_in_package(site: Site, name: str) -> str | None:
     """Return the name in the plug-in's package for a name of torch.cuda; None if the card does not have it."""
     card = site.target.card
     if name == "torch.cuda":

@@ -41,9 +41,10 @@ def replace_is_cuda(site: Site) -> None:
     old, receiver = ast.unparse(site.node), site.node.value
     # In an f-string the receiver's position may be wrong (Source.is_in_f_string).
     new = site.target.render_is_cuda(site, site.text_of(receiver) if site.is_editable else ast.unparse(receiver))
+    in_parentheses = f"({new})" if " " in new else new
     if site.is_editable:
         site.edit.replace_node(site.node, parenthesize(site, site.node, new))
-    elif not dotted_name(site.node) or not replace_in_f_string(site, site.node, old, f"({new})" if " " in new else new):
+    elif not dotted_name(site.node) or not replace_in_f_string(site, site.node, old, in_parentheses):
         site.request_review(f"write {new} for {old}", zh=f"请把 {old} 改为 {new}")
         return
     site.report_change(f"{old} becomes {new}", zh=f"{old} 替换为 {new}")

@@ -30,27 +30,29 @@ REPLACED_NAMES = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_devic
 
 @rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def replace_function(site: Site) -> None:
-    if site.is_editable and (root := site.file.names.local_name("torch")):
+    if is_replaced(site):
         name = site.name.rpartition(".")[2]
-        site.rename(f"{root}.mlu.{name}")
+        site.rename(f"{site.file.names.local_name('torch')}.mlu.{name}")
         site.report_change(f"{name} is now torch.mlu's", zh=f"{name} 改用 torch.mlu")
 
 
 @rule.call(f"{FORMER_MODULE}.mlu_device")
 def replace_device(site: Site) -> None:
-    if site.is_editable:
+    if is_replaced(site):
         site.edit.replace_node(site.node, "'mlu'")
         site.report_change("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 
+def is_replaced(site: Site) -> bool:
+    """Return True for a call of one of REPLACED_NAMES, outside f-strings, in a file that imports torch."""
+    is_call = site.name in REPLACED_NAMES and isinstance(site.node, ast.Call)
+    return is_call and site.is_editable and site.file.names.local_name("torch") is not None
+
+
 @rule.use(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
-    """Report a name of the former package that has no counterpart."""
-    if (
-        site.name not in REPLACED_NAMES
-        or not isinstance(site.node, ast.Call)
-        or not site.file.names.local_name("torch")
-    ):
+    """Report a name of the former package that is not replaced."""
+    if not is_replaced(site):
         site.request_review(
             f"current releases of {MLU.plugin} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.plugin} 已没有 {site.name}:请确认是否需要",
@@ -73,9 +75,10 @@ def drop_import(site: Site) -> None:
 
 
 def is_still_used(site: Site) -> bool:
-    """Return True if the file uses a name of the former module that the rule does not replace."""
+    """Return True if the file uses a name of the former module where the rule does not replace it."""
     index = site.file.index
     others = (name for name in (*index.calls, *index.references) if name not in REPLACED_NAMES)
-    if any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
+    if not site.file.names.local_name("torch") or any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
         return True
-    return any(name in index.references for name in REPLACED_NAMES) or not site.file.names.local_name("torch")
+    calls = [call for name in REPLACED_NAMES for call in index.calls.get(name, [])]
+    return any(name in index.references for name in REPLACED_NAMES) or any(map(site.source.is_in_f_string, calls))

@@ -50,10 +50,10 @@ COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time
 def move_imports(site: Site) -> None:
     """On the NPU import names from torch_npu.profiler instead of torch.profiler, if the file profiles CUDA."""
     if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_cuda(site):
-        move_names(site, name_in_plugin)
+        move_names(site, find_name_in_plugin)
 
 
-def name_in_plugin(name: str) -> str | None:
+def find_name_in_plugin(name: str) -> str | None:
     """Return the name in torch_npu.profiler for one of torch.profiler, or None."""
     member = name.removeprefix(f"{TORCH_PROFILER}.")
     return f"{NPU_PROFILER}.{member}" if member in IN_PLUGIN else None
@@ -105,11 +105,11 @@ def adapt_profiler_name(site: Site, name: str) -> str:
         activity = site.target.card.profiler_activity
         name, member = name.removesuffix("CUDA") + activity, member.removesuffix("CUDA") + activity
     is_in_plugin = site.options.to == "npu" and member.partition(".")[0] in IN_PLUGIN and profiles_cuda(site)
-    is_imported_by_name = name.partition(".")[0] in names_from_profiler(site)
+    is_imported_by_name = name.partition(".")[0] in find_names_from_profiler(site)
     return f"{NPU_PROFILER}.{member}" if is_in_plugin and not is_imported_by_name else name
 
 
-def names_from_profiler(site: Site) -> set[str]:
+def find_names_from_profiler(site: Site) -> set[str]:
     statements = (
         statement for statement in site.source.nodes_of_type(ast.ImportFrom) if statement.module == TORCH_PROFILER
     )

@@ -39,7 +39,7 @@ def set_or_advise(site: Site) -> None:
     if "set_compile_mode" in site.source.attributes or root is None or not uses_card(site):
         return
     guard = _entry.find_main_guard(site)
-    location = start_of_worker(site) or (guard.body[0] if guard is not None else None)
+    location = find_start_of_worker(site) or (guard.body[0] if guard is not None else None)
     if location is None:
         return
     lines = [line.format(torch=root) for line in SETTINGS]
@@ -58,7 +58,7 @@ def set_or_advise(site: Site) -> None:
         )
 
 
-def start_of_worker(site: Site) -> ast.stmt | None:
+def find_start_of_worker(site: Site) -> ast.stmt | None:
     """Return the first statement, after the docstring, of the function that mp.spawn starts, if it is in this file."""
     names = {plain_name(call.args[0]) for call in calls_to(site, SPAWN_FUNCTIONS) if call.args}
     for function in site.source.tree.body:
