@@ -135,3 +135,10 @@ def test_a_remapping_of_something_else_stays() -> None:
 )
 def test_keywords_of_the_options_are_treated_like_fields(body: str, word: str) -> None:
     check_says(RULE, REMAPPED + body, "advice", word)
+
+
+@pytest.mark.parametrize(
+    "call", ["config.optimizer.set_jit(**kw)", "OptimizerOptions(**kw)", "xla.experimental.jit_scope(**kw)"]
+)
+def test_a_switch_of_xla_among_unpacked_arguments_needs_manual_review(call: str) -> None:
+    check_says("session_xla", f"import tensorflow as tf\ntf.{call}\n", "manual", "leave XLA off")

@@ -49,3 +49,8 @@ def test_dropped_arguments_of_a_cross_shard_optimizer_are_listed() -> None:
     source = HEAD + "opt = tf.contrib.tpu.CrossShardOptimizer(opt, reduction=tf.losses.Reduction.SUM)\n"
     (finding,) = migrate_source(source, "tpu_spec").findings
     assert finding.message.endswith("dropped: reduction=tf.losses.Reduction.SUM")
+
+
+def test_a_cross_shard_optimizer_of_unpacked_arguments_needs_manual_review() -> None:
+    source = "import tensorflow as tf\nopt = tf.contrib.tpu.CrossShardOptimizer(**kw)\n"
+    check_says("tpu_spec", source, "manual", "use the optimizer itself")

@@ -14,7 +14,7 @@ DONE = "import torch\nimport torch_npu\n"
     [
         "import torch\nwith torch.autocast(device_type=device.type): pass\n",
         "import torch\nwith torch.autocast('cpu', dtype=torch.bfloat16): pass\n",
-        "import torch\ntorch.amp.GradScaler('cpu')\ntorch.amp.GradScaler(**options)\n",
+        "import torch\ntorch.amp.GradScaler('cpu')\ntorch.amp.GradScaler(**{'device': 'cpu'})\n",
         "from mylib import autocast\nautocast('cuda')\n",
         "import torch\nwith torch.autocast(f'{kind}'): pass\n",
     ],
@@ -92,3 +92,9 @@ def test_mixed_precision_becomes_the_available_cards(head: str, before: str, aft
 
 def test_arguments_that_are_not_seen_need_manual_review() -> None:
     check_says("autocast", "import torch\ntorch.autocast('cuda', **options)\n", "manual", "of the helper", to="any")
+
+
+@pytest.mark.parametrize("to", ["npu", "any"])
+@pytest.mark.parametrize("call", ["torch.amp.GradScaler(**options)", "torch.autocast(**options)"])
+def test_a_device_among_unpacked_arguments_needs_manual_review(call: str, to: str) -> None:
+    check_says("torch.autocast", f"import torch\n{call}\n", "manual", "arguments are unpacked here", to=to)

@@ -204,3 +204,10 @@ def test_every_value_of_a_backend_must_suit_the_target(to: str) -> None:
     suited = "dist.get_default_backend_for_device(d)"
     source = f"{DIST}dist.init_process_group({suited} if automatic else args.name)\n"
     check_says("backend", source, "manual", "decided at run time (args.name)", to=to)
+
+
+@pytest.mark.parametrize("given", ["*arguments", "**settings"])
+def test_a_backend_among_unpacked_arguments_needs_manual_review(given: str) -> None:
+    source = f"{DIST}dist.init_process_group({given})\n"
+    check_says("backend", source, "manual", f"decided at run time ({given})", to="npu")
+    check_noop("backend", f"{DIST}settings = {{'rank': 0}}\ndist.init_process_group(**settings)\n", to="npu")

@@ -13,7 +13,7 @@ HEAD = "import torch\nimport torch_npu\n"
     "source",
     [
         "torch.random.fork_rng(device_type='npu')\n",
-        "torch.random.fork_rng(**options)\n",
+        "torch.random.fork_rng(**{'device_type': 'npu'})\n",
         "torch.get_rng_state()\ntorch.set_rng_state(x)\n",
         "torch.npu.get_rng_state()\n",
     ],
@@ -28,6 +28,11 @@ def test_fork_rng_gets_the_cards_device_type() -> None:
         HEAD + "with torch.random.fork_rng(devices=[0]):\n    pass\n",
         HEAD + 'with torch.random.fork_rng(devices=[0], device_type="npu"):\n    pass\n',
     )
+
+
+@pytest.mark.parametrize("given", ["**options", "*options"])
+def test_a_device_type_among_unpacked_arguments_needs_manual_review(given: str) -> None:
+    check_says("rng_state", HEAD + f"torch.random.fork_rng({given})\n", "manual", "device_type is npu")
 
 
 def test_setting_a_state_gets_advice() -> None:

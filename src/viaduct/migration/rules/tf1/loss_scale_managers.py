@@ -35,7 +35,8 @@ DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}
     "tensorflow.contrib.mixed_precision.FixedLossScaleManager",
 )
 def convert_fixed(site: Site) -> None:
-    if not site.is_editable:
+    if any(keyword.arg is None for keyword in site.node.keywords) or not site.is_editable:
+        report_unpacked(site, "FixedLossScale", "FixedLossScaleManager")
         return
     site.rename(site.import_npu_name("FixedLossScaleManager"))
     rename_keywords(site)
@@ -46,10 +47,7 @@ def convert_fixed(site: Site) -> None:
 def convert_dynamic(site: Site) -> None:
     """Replace DynamicLossScale, rename its arguments and write out the defaults that the manager does not have."""
     if site.has_unpacked_arguments or not site.is_editable:
-        site.request_review(
-            "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager has other names for them",
-            zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",
-        )
+        report_unpacked(site, "DynamicLossScale", "ExponentialUpdateLossScaleManager")
         return
     site.rename(site.import_npu_name("ExponentialUpdateLossScaleManager"))
     site.pass_all_by_keyword(tuple(NEW_NAMES[name] for name in DYNAMIC_PARAMETERS))
@@ -71,6 +69,13 @@ def convert_exponential(site: Site) -> None:
     if site.is_editable:
         site.rename(site.import_npu_name("ExponentialUpdateLossScaleManager"))
         site.report_change("contrib's loss scale manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
+
+
+def report_unpacked(site: Site, old: str, new: str) -> None:
+    site.request_review(
+        f"arguments are unpacked into {old}; {new} has other names for them",
+        zh=f"{old} 的参数以解包形式传入;{new} 的参数名不同",
+    )
 
 
 def rename_keywords(site: Site) -> None:

@@ -36,7 +36,13 @@ def convert_optimizer(site: Site) -> None:
         site.edit.add_argument(site.node, "is_distributed=True")
     site.report_change("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
     scale = site.argument("loss_scale", 1) or site.argument("loss_scale_manager", 1)
-    if scale is not None and not is_npu_manager(site, scale):
+    if scale is None and site.has_unpacked_arguments:
+        site.request_review(
+            "arguments are unpacked here: loss_scale is called loss_scale_manager now, and must be an NPU loss scale "
+            "manager",
+            zh="此处参数为解包形式:loss_scale 现名为 loss_scale_manager,且须为 NPU 的 loss scale 管理器",
+        )
+    elif scale is not None and not is_npu_manager(site, scale):
         site.request_review(
             f"{site.text_of(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
             "ExponentialUpdateLossScaleManager",

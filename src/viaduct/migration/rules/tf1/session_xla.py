@@ -87,6 +87,8 @@ def edit_optimizer_options(site: Site) -> None:
     keyword = site.keyword("global_jit_level")
     if keyword is not None:
         switch_xla_off(site, keyword.value)
+    elif site.has_unpacked_arguments:
+        report_unpacked(site)
 
 
 @rule.call(*config_proto.CONFIG_PROTO)
@@ -98,14 +100,19 @@ def advise_config_proto(site: Site) -> None:
 @rule.call("tensorflow.config.optimizer.set_jit")
 def edit_set_jit(site: Site) -> None:
     value = site.argument("enabled", 0) or site.argument("jit_config", 0)
-    if value is not None and not is_constant(value, False):
+    if value is None:
+        report_unpacked(site)
+    elif not is_constant(value, False):
         site.edit.replace_node(value, "False")
         report_xla_off(site)
 
 
 @rule.call(*JIT_SCOPES)
 def edit_jit_scope(site: Site) -> None:
-    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked_arguments:
+    value = site.argument("compile_ops", 0)
+    if value is None and site.has_unpacked_arguments:
+        report_unpacked(site)
+    elif not is_constant(value, False):
         site.set_argument("compile_ops", "False", 0)
         report_xla_off(site)
 
@@ -178,6 +185,13 @@ def report_remapping(site: Site) -> None:
 def report_xla_off(site: Site) -> None:
     site.report_change(
         "XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行"
+    )
+
+
+def report_unpacked(site: Site) -> None:
+    site.request_review(
+        "arguments are unpacked here: make sure that they leave XLA off; the accelerator compiles the graph itself",
+        zh="此处参数为解包形式:请确认未开启 XLA;计算图由昇腾编译执行",
     )
 
 

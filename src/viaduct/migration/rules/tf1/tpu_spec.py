@@ -107,6 +107,10 @@ def render_scaffold(site: Site, value: ast.expr) -> str:
 def remove_cross_shard(site: Site) -> None:
     optimizer = site.argument("opt", 0)
     if optimizer is None or not site.is_editable:
+        site.request_review(
+            "CrossShardOptimizer is for TPUs: use the optimizer itself",
+            zh="CrossShardOptimizer 仅用于 TPU:请使用原优化器",
+        )
         return
     unwrap_optimizer(site, optimizer)
     others = [*site.node.args[1:], *(keyword for keyword in site.node.keywords if keyword.value is not optimizer)]

@@ -203,6 +203,13 @@ def get_dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
     return None
 
 
+def has_unpacked_key(site: Site, key: str) -> bool:
+    """Return True if the site's call gets `**` of a dict that the file shows and that has this key."""
+    unpacked = (keyword.value for keyword in site.node.keywords if keyword.arg is None)
+    dicts = (get_dict_items(site.values.assigned_value(value)) or [] for value in unpacked)
+    return any(name == key for items in dicts for name, _ in items)
+
+
 def follows_device(site: Site, value: ast.AST) -> bool:
     """Return True for `get_default_backend_for_device(…)`, and for a look-up in a dict that has the card's backend."""
     value = site.values.assigned_value(value)

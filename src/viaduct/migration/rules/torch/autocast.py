@@ -28,6 +28,7 @@ import ast
 from viaduct.migration.device_texts import rename_cuda, string_branches
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._collectives import has_unpacked_key
 from viaduct.migration.targets import import_helper
 
 rule = Rule(
@@ -42,15 +43,20 @@ AUTOCAST_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")  # pa
 
 @rule.call(*AUTOCAST_NAMES)
 def replace_autocast(site: Site) -> None:
-    replace_device(site, site.argument("device_type", 0))
+    device = site.argument("device_type", 0)
+    if device is None:
+        report_hidden_device(site, "device_type")
+    replace_device(site, device)
 
 
 @rule.call(*SCALER_NAMES)
 def replace_scaler(site: Site) -> None:
     """Replace the device of a GradScaler, by default CUDA."""
     device = site.argument("device", 0)
-    if device is not None or site.has_unpacked_arguments:
+    if device is not None:
         replace_device(site, device)
+    elif site.has_unpacked_arguments:
+        report_hidden_device(site, "device")
     elif site.target.is_any_card:
         use_helper(site, None)
     elif site.is_editable:
@@ -65,6 +71,22 @@ def replace_scaler(site: Site) -> None:
 @rule.call(*CUSTOM_DECORATORS)
 def replace_decorator(site: Site) -> None:
     replace_branches(site, site.argument("device_type"))
+
+
+def report_hidden_device(site: Site, parameter: str) -> None:
+    """Report unpacked arguments, unless the file shows their device, which other rules edit or report."""
+    if site.has_unpacked_arguments and not has_unpacked_key(site, parameter):
+        message = site.target.select_message(
+            (
+                f"arguments are unpacked here: make sure that {parameter} is {{card.device}}",
+                f"此处参数为解包形式:请确认 {parameter} 为 {{card.device}}",
+            ),
+            (
+                "arguments are unpacked here: use accelerator.autocast or accelerator.GradScaler of the helper",
+                "此处参数为解包形式:请改用辅助模块的 accelerator.autocast 或 accelerator.GradScaler",
+            ),
+        )
+        site.request_review(*message)
 
 
 def replace_device(site: Site, device: ast.expr | None) -> None:

@@ -87,7 +87,8 @@ def replace_in_call(site: Site) -> None:
     for text in origin.nccl_strings:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    unsuited = [unknown for unknown in origin.unknown_values if not suits_target(site, unknown)]
+    unknown_values = origin.unknown_values if value is not None else find_hiding_arguments(site)
+    unsuited = [unknown for unknown in unknown_values if not suits_target(site, unknown)]
     if unsuited:
         expression = site.text_of(unsuited[0])
         english, chinese = site.target.select_message(*RUN_TIME_BACKEND)
@@ -104,6 +105,15 @@ def find_unpacked_backend(site: Site) -> ast.expr | None:
             if name == "backend":
                 return value
     return None
+
+
+def find_hiding_arguments(site: Site) -> list[ast.AST]:
+    """Return the `*` arguments, and the `**` arguments whose dict this file does not show."""
+    starred = [value for value in site.node.args if isinstance(value, ast.Starred)]
+    unpacked = [keyword for keyword in site.node.keywords if keyword.arg is None]
+    return starred + [
+        keyword for keyword in unpacked if collectives.get_dict_items(site.values.assigned_value(keyword.value)) is None
+    ]
 
 
 def suits_target(site: Site, value: ast.AST) -> bool:

@@ -18,7 +18,7 @@ import sys
 from viaduct.migration.lookups import imported_names, is_reported, mark_once
 from viaduct.migration.predicates import is_constant, is_in_annotation, is_in_instance_check, is_literal_in, is_none
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
-from viaduct.migration.rules.torch._collectives import SETTINGS_CLASSES, get_dict_items
+from viaduct.migration.rules.torch._collectives import SETTINGS_CLASSES, has_unpacked_key
 from viaduct.migration.rules.torch._devices import is_of_other_library
 
 rule = Rule(
@@ -151,13 +151,8 @@ def lacks_argument(site: Site, parameter: str, position: int) -> bool:
         return not is_type and not isinstance(parent, ast.Assign | ast.Attribute)  # uses of that name are followed
     value = site.argument(parameter, position)
     if value is None:
-        return not any(parameter in get_keys(site, keyword.value) for keyword in site.node.keywords if not keyword.arg)
+        return not has_unpacked_key(site, parameter)
     return is_none(value) or is_constant(value, True) or is_literal_in(value, "auto")
-
-
-def get_keys(site: Site, unpacked: ast.expr) -> list[object]:
-    """Return the keys of the dict in `**settings` if the file shows it."""
-    return [key for key, _ in get_dict_items(site.values.assigned_value(unpacked)) or []]
 
 
 def is_without_prefetcher(site: Site) -> bool:

@@ -13,6 +13,7 @@ from a checkpoint, so calls that set a state get advice. With `--to any` fork_rn
 from __future__ import annotations
 
 from viaduct.migration.rule import ALL_TARGETS, Rule, Site
+from viaduct.migration.rules.torch._collectives import has_unpacked_key
 
 rule = Rule(
     __name__,
@@ -33,21 +34,21 @@ SETTERS = tuple(
 @rule.call("torch.random.fork_rng")
 def set_device_type(site: Site) -> None:
     """Pass the card's device type to fork_rng, or advise it with `--to any`."""
-    if site.target.is_any_card:
-        if site.keyword("device_type") is None and not site.has_unpacked_arguments:
-            site.advise(
-                "fork_rng saves CUDA's generators only: for another card pass device_type=accelerator.name()",
-                zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
-            )
+    if site.argument("device_type", 4) is not None or has_unpacked_key(site, "device_type"):
         return
-    if (
-        len(site.node.args) > 4  # the fifth parameter is device_type
-        or site.has_unpacked_arguments
-        or site.keyword("device_type") is not None
-        or not site.is_editable
-    ):
+    if site.target.is_any_card:
+        site.advise(
+            "fork_rng saves CUDA's generators only: for another card pass device_type=accelerator.name()",
+            zh="fork_rng 默认只保存 CUDA 的随机数状态:使用其他加速卡时请传入 device_type=accelerator.name()",
+        )
         return
     device = site.target.card.device
+    if site.has_unpacked_arguments or not site.is_editable:
+        site.request_review(
+            f"fork_rng saves CUDA's generators by default: make sure that device_type is {device}",
+            zh=f"fork_rng 默认保存 CUDA 的随机数状态:请确认 device_type 为 {device}",
+        )
+        return
     site.set_argument("device_type", f'"{device}"')
     site.report_change(f"the random states of {device} are saved and restored", zh=f"保存并恢复 {device} 的随机数状态")
 
