@@ -8,7 +8,8 @@
 
 The rule edits the device of `torch.autocast`, `torch.amp.autocast`, `torch.amp.GradScaler` and the decorators
 `custom_fwd` and `custom_bwd`: a string, or strings in the branches of a conditional expression. Any other device that
-is chosen at run time stays. `torch.amp.GradScaler()` gets a device, since its default is CUDA.
+is chosen at run time stays; unpacked arguments need manual review. `torch.amp.GradScaler()` gets a device, since its
+default is CUDA.
 
 With `--to any` the helper module accelerator_device, which the migration adds to the project, has autocast and
 GradScaler. On a machine without a card both are disabled. In the branches of a conditional expression the text "cuda"
