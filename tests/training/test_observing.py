@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 
 from forked_viaduct import viaduct
 from training.tiny_runs import RECIPE, build_normed_network, build_training, change_part, copy_weights, train_recipe
+from training.tiny_sessions import TINY, run_recipe
 from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import Log, Recipe
@@ -70,6 +72,30 @@ def test_histograms_and_images_lie_in_the_run_and_none_of_a_step_taken_again(run
     again.progress.step = 10
     again.callbacks[0].start(again)
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [5, 10]
+
+
+def read_histogram_steps(run: RunDir) -> list[int]:
+    return [json.loads(line)["step"] for line in (run.path / "histograms.jsonl").read_text().splitlines()]
+
+
+def test_a_run_resumed_without_histograms_keeps_none_of_a_step_taken_again(run: RunDir) -> None:
+    recording = replace(TINY, log=Log(every_steps=5, tensorboard="histograms", tensorboard_every=2))
+    run_recipe(run, replace(recording, steps=8))
+    assert read_histogram_steps(run) == [2, 4, 6, 8]
+    for step in (6, 8):  # as if the run had been killed after step 8, before it saved these
+        shutil.rmtree(run.checkpoints / f"step-{step}")
+    (run.path / "summary.json").unlink()
+    assert run_recipe(run) == "finished"
+    assert read_histogram_steps(run) == [2, 4]
+
+
+def test_a_damaged_line_of_histograms_is_dropped_when_the_run_is_resumed(run: RunDir) -> None:
+    lines = [b'{"step": 1}', b"\xff\xfe", b'{"step": 2', b"[3]", b'{"step": 2}', b'{"step": 3}']
+    (run.path / "histograms.jsonl").write_bytes(b"\n".join(lines))
+    training = build_training(BASE, run)
+    training.progress.step = 2
+    TensorBoard().start(training)
+    assert read_histogram_steps(run) == [1, 2]
 
 
 def test_recording_changes_no_weight_captured_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

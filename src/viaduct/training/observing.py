@@ -47,9 +47,9 @@ class TensorBoard(Callback):
         self.histograms = training.run.path / "histograms.jsonl"
         self.images = training.run.path / "images"
         if self.histograms.is_file():  # a resumed run: drop histograms of steps that are taken again
-            lines = self.histograms.read_text().splitlines()
+            lines = self.histograms.read_bytes().splitlines()
             kept = [line for line in lines if read_step(line) <= training.step]
-            replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
+            replace_contents(self.histograms, b"".join(line + b"\n" for line in kept))
         if "graph" in self.kinds and training.step == 0:
             try:
                 self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
@@ -88,11 +88,11 @@ class TensorBoard(Callback):
                 file.write(json.dumps({"step": step, **histograms_by_kind}) + "\n")
 
 
-def read_step(line: str) -> float:
+def read_step(line: bytes) -> float:
     """Return the step of a line of histograms; infinity for a line that cannot be read."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # damaged; bytes that are not UTF-8 raise a ValueError
         return float("inf")
 
 
