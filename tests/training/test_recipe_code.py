@@ -195,6 +195,16 @@ def test_a_failing_callback_is_named_with_its_line(error: BaseException, run: Ru
     assert "raise self.error" in str(caught.value)
 
 
+def test_a_callback_that_fails_at_the_end_of_the_run_is_named_too(run: RunDir) -> None:
+    class FailingAtEnd(Callback):
+        def end(self, training: Training, outcome: str) -> None:
+            raise KeyError("cb")
+
+    with pytest.raises(BadValue, match=r"the recipe's callback FailingAtEnd\.end fails") as caught:
+        train_recipe(RECIPE, run, FailingAtEnd())
+    assert 'raise KeyError("cb")' in str(caught.value)
+
+
 def test_what_is_no_callback_is_refused(run: RunDir) -> None:
     with pytest.raises(BadValue, match=r"callbacks has 5; it must be objects of"):
         train_recipe(RECIPE, run, 5)

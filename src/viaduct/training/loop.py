@@ -381,15 +381,13 @@ class Training:
         self.run_state.restore(snapshot, saved.path)
 
     def finish(self, outcome: str) -> str:
-        """Call the callbacks at the end of the run, and return its outcome."""
+        """Call the callbacks at the end of the session; return `outcome`."""
         self.agreement.finish_exchange()
         if self.group.ranks > 1:  # the report names the bad records of all ranks
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse, so that Checkpointing, which comes after the recipe's callbacks, saves before they end.
-        for callback in reversed(self.callbacks):
-            callback.end(self, outcome)
+        self.emit("end", outcome)
         return outcome
 
     def print_note(self, line: str) -> None:
@@ -398,8 +396,11 @@ class Training:
             print_note(line)
 
     def emit(self, event: str, *details: Any) -> None:
-        """Call the method `event` of every callback."""
-        for callback in self.callbacks:
+        """Call the method `event` of every callback; "end" in reverse.
+
+        Checkpointing comes after the recipe's callbacks, and must save before they end.
+        """
+        for callback in reversed(self.callbacks) if event == "end" else self.callbacks:
             self._is_on_every_rank = callback.every_rank
             with explain_callback_errors(callback, event):
                 getattr(callback, event)(self, *details)
