@@ -27,11 +27,12 @@ INSTALL_LINE = "pip install 'viaduct[train]'"
 
 
 def find_version(place: VersionFile | None) -> str | None:
-    """Return the version of a driver or toolkit; None if it is not written here."""
+    """Return the version of a driver or toolkit, from the first file that has it; None if no file has."""
     if place is None:
         return None
     path = place.path.format(machine=platform.machine())
-    for folder in (*filter(None, map(os.environ.get, place.variables)), *place.folders):
+    named_folders = [os.environ[variable] for variable in place.variables if os.environ.get(variable)]
+    for folder in (*named_folders, *place.folders):
         for file in sorted((ROOT / folder.lstrip("/")).glob(path)):
             if version := find_in_file(file, place.pattern):
                 return version

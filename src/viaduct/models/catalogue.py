@@ -81,7 +81,7 @@ class Entry:
     source: str  # first line of the file's docstring
     classes: int  # number of classes in the reference implementation
     input_size: int  # side of the images in pixels
-    needs_image_size: bool  # see models/family.py
+    needs_image_size: bool  # True if the network is built for one size of images
     layers: list[LayerSizes]
 
     @property

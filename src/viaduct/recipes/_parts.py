@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from viaduct.data.source import Count, PositiveCount, Source
 from viaduct.errors import BadValue
+from viaduct.run_files import EVALUATION_FIELDS
 from viaduct.typed_fields import check_fields
 
 __all__ = [
@@ -67,7 +68,7 @@ Fraction: TypeAlias = Annotated[float, Ge(0), Lt(1)]
 
 
 def require(is_valid: bool, name: str, value: object, expected: str) -> None:
-    """Raise BadValue with the value and the expectation, unless it is valid."""
+    """Raise BadValue, which says what the value must be, unless `is_valid`."""
     if not is_valid:
         raise BadValue(f"{name} is {value!r}; it must be {expected}.")
 
@@ -482,16 +483,13 @@ class Parallel(Part, path="parallel"):
     hang_seconds: Positive = 300.0  # the ranks end if one of them makes no progress for so long (training/watchdog.py)
 
 
-# Fields of records in metrics.jsonl; a recipe's own metrics must not have these names.
-RESERVED_METRIC_NAMES = (
-    *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
-    *("top1", "top5", "precision", "recall", "f1"),
-)
+# Fields of an evaluation in metrics.jsonl; a recipe's own metrics must not have these names.
+RESERVED_METRIC_NAMES = ("step", "epoch", "time", "kind", *EVALUATION_FIELDS)
 
 
 @dataclass(frozen=True)
 class Recipe(Part):
-    """What to train and how. Batch sizes are global: they count the images of all cards together.
+    """What to train and how. Batch sizes are global: they count the images of all ranks together.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be functions:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
@@ -549,5 +547,8 @@ class Recipe(Part):
 
     @property
     def optimizer_slots(self) -> int:
-        """Number of fp32 numbers that the optimizer keeps for each parameter; THOR's factors come on top."""
+        """Most fp32 numbers that the optimizer keeps for each parameter, besides THOR's factors.
+
+        1 is assumed for an optimizer of the recipe's author.
+        """
         return getattr(self.optimizer, "SLOTS", 1)

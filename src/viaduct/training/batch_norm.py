@@ -103,8 +103,16 @@ def check_running_statistics(
         done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
         # The same images as before, even if they take longer now.
         after = score_batches(computation, validation, loss, before.batches, math.inf)
-    momentum = momenta.pop() if len(momenta) == 1 else None
-    return StatisticsCheck(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
+    return StatisticsCheck(
+        training_batches=done,
+        images=before.images,
+        top1=before.top1,
+        loss=before.loss,
+        recomputed_top1=after.top1,
+        recomputed_loss=after.loss,
+        steps=saved.step,
+        momentum=momenta.pop() if len(momenta) == 1 else None,
+    )
 
 
 def open_checkpoint(

@@ -204,9 +204,10 @@ def discard(saved: SavedCheckpoint) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written or half-removed."""
-    early_versions = ("*.tmp", "*.trash")  # patterns of the names that early versions of viaduct used
-    for pattern in (LEFTOVERS.lstrip("."), *early_versions):
-        for leftover in folder.glob(f".step-{pattern}"):
+    leftovers_of_steps = LEFTOVERS.replace("*", "step-*", 1)
+    early_versions = (".step-*.tmp", ".step-*.trash")  # patterns of the names that early versions of viaduct used
+    for pattern in (leftovers_of_steps, *early_versions):
+        for leftover in folder.glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -128,6 +128,7 @@ class Group:
         return result
 
     def _run_and_broadcast(self, action: Callable[[], Result]) -> Result:
+        """Run the action on rank 0; send its result, whether it raised a LostRank, and the reason of its error."""
         try:
             result = action()
         except (ViaductError, OSError) as failure:
@@ -220,7 +221,7 @@ def leave_ranks() -> None:
 
 
 def share_cores(device: str, group: Group) -> None:
-    """Divide the cores among the ranks of a machine if they train on the CPU."""
+    """Divide the cores among the ranks of a machine if they train on the CPU, unless OMP_NUM_THREADS is set."""
     if device == "cpu" and group.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, count_cores() // group.local_ranks))
 

@@ -105,11 +105,11 @@ class EstimatorLines(LogLines):
 
     def evaluation(self, training: Training, score: Score) -> None:
         step = training.step
-        values = f"loss = {score.loss:g}, top_1_accuracy = {score.top1:g}, top_5_accuracy = {score.top5:g}"
-        values += "".join(f", {name} = {value:g}" for name, value in score.recipe_metrics.items())
         prefix = training.run.checkpoints / f"step-{step}"
-        results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5}
-        results |= {**score.recipe_metrics, "global_step": step}
+        scores = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5}
+        scores |= score.recipe_metrics
+        results = scores | {"global_step": step}
+        values = ", ".join(f"{name} = {value:g}" for name, value in scores.items())
         self.write_info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
         self.write_info(f"Saving dict for global step {step}: global_step = {step}, {values}")
         self.write_info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
@@ -150,8 +150,10 @@ class DllLoggerLines(LogLines):
         self.write_values((int(record.epoch), record.step), data)
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
+        if done == 1:
+            self.batch_ends = []
         training.device.synchronize()
-        self.batch_ends = [*(self.batch_ends if done > 1 else []), time.monotonic()]
+        self.batch_ends.append(time.monotonic())
 
     def evaluation(self, training: Training, score: Score) -> None:
         self.last_results = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.recipe_metrics}

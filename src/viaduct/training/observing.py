@@ -44,12 +44,12 @@ class TensorBoard(Callback):
 
     def start(self, training: Training) -> None:
         self.file = EventFile(training.run.path, training.step)
-        self.histograms = training.run.path / "histograms.jsonl"
-        self.images = training.run.path / "images"
-        if self.histograms.is_file():  # a resumed run: drop histograms of steps that are taken again
-            lines = self.histograms.read_bytes().splitlines()
+        self.histograms_file = training.run.path / "histograms.jsonl"
+        self.images_folder = training.run.path / "images"
+        if self.histograms_file.is_file():  # a resumed run: drop histograms of steps that are taken again
+            lines = self.histograms_file.read_bytes().splitlines()
             kept = [line for line in lines if read_step(line) <= training.step]
-            replace_contents(self.histograms, b"".join(line + b"\n" for line in kept))
+            replace_contents(self.histograms_file, b"".join(line + b"\n" for line in kept))
         if "graph" in self.kinds and training.step == 0:
             try:
                 self.file.write_graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
@@ -73,8 +73,8 @@ class TensorBoard(Callback):
         if "images" in self.kinds:
             sheet = build_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
             encoded = encode_png(sheet)
-            self.images.mkdir(exist_ok=True)
-            replace_contents(self.images / f"step-{step:08d}.png", encoded)
+            self.images_folder.mkdir(exist_ok=True)
+            replace_contents(self.images_folder / f"step-{step:08d}.png", encoded)
             self.file.write_image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
         if "histograms" in self.kinds:
             parameters = dict(training.model.named_parameters())
@@ -84,7 +84,7 @@ class TensorBoard(Callback):
             }
             for kind, histograms in histograms_by_kind.items():
                 self.file.write_histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
-            with self.histograms.open("a") as file:
+            with self.histograms_file.open("a") as file:
                 file.write(json.dumps({"step": step, **histograms_by_kind}) + "\n")
 
 
@@ -161,12 +161,12 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
         warnings.simplefilter("ignore")  # tracing warns about every shape that Python reads
         trace: Any = torch.jit.trace
         graph = trace(model.eval(), torch.zeros(1, 3, size, size, device=device), check_trace=False).inlined_graph
-        values: dict[str, str] = {}
+        node_names: dict[str, str] = {}  # of the node that makes a value, by the value's name
         nodes: list[tuple[str, str, list[str]]] = []
         for value in graph.inputs():
             if value.debugName().startswith("self"):
                 continue
-            values[value.debugName()] = "input"
+            node_names[value.debugName()] = "input"
             nodes.append(("input", "Placeholder", []))
         # Constants and attributes (kinds prim::…) are left out.
         operations = [node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()]
@@ -174,8 +174,8 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
             kind = node.kind().removeprefix("aten::").strip("_")
             scope = node.scopeName().split("/")[-1].removeprefix("__module.").replace(".", "/")
             name = "/".join(filter(None, (scope, f"{kind}_{number}")))
-            inputs = [values[value.debugName()] for value in node.inputs() if value.debugName() in values]
+            inputs = [node_names[value.debugName()] for value in node.inputs() if value.debugName() in node_names]
             nodes.append((name, kind, inputs))
             for value in node.outputs():
-                values[value.debugName()] = name
+                node_names[value.debugName()] = name
     return nodes

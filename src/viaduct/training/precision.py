@@ -52,10 +52,10 @@ def plan_precision(precision: Precision, device: Device) -> PrecisionPlan:
         return PrecisionPlan("fp32")
     if level in ("bf16", "fp16", "O1"):
         return PrecisionPlan(level if level != "O1" else choose_reduced_dtype(device))
-    keep = precision.keep_batchnorm_fp32
-    return PrecisionPlan(
-        choose_reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep
-    )
+    keeps_norms = precision.keep_batchnorm_fp32
+    if keeps_norms is None:
+        keeps_norms = level == "O2"
+    return PrecisionPlan(choose_reduced_dtype(device), cast_network=True, cast_norms=not keeps_norms)
 
 
 def choose_reduced_dtype(device: Device) -> str:

@@ -97,12 +97,13 @@ def apply_advice(
             timing = replace(job, out=Path(folder) / "prof", plan=timing_plan, settings=settings)
             profile = profile_recipe(timing, ranks)
         if profile.iteration_us is None:
-            raise BadRun("no regular step was measured: trying an advice needs two steps.", "Give more --steps.")
+            raise BadRun("no regular step was measured: trying advice needs two steps.", "Give more --steps.")
         return profile.iteration_us
 
-    variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
+    variants = [(applied.after_us, list(changes.items())), (applied.before_us, [])]
     for turn in range(TURNS):
         report_line(f"trying {applied.list_changes()}: turn {turn + 1} of {TURNS}")
-        for times, extra_settings in reversed(variants) if turn % 2 else variants:
+        variants.reverse()  # each turn begins with the variant that ended the one before
+        for times, extra_settings in variants:
             times.append(measure(extra_settings))
     return applied

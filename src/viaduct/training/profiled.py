@@ -138,10 +138,10 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         training.print_note(line)
 
 
-def prepare_recipe(job: RecipeJob, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
+def prepare_recipe(job: RecipeJob, device_type: str, ranks: int) -> tuple[Recipe, list[str]]:
     """Return the job's recipe with endless training, without evaluations and checkpoints, and notes of other changes.
 
-    `kind` is torch's name of the device's type.
+    `device_type` is torch's name, such as "cuda".
     """
     recipe, notes = job.change_recipe(), []
     changes: dict[str, Any] = {
@@ -157,7 +157,7 @@ def prepare_recipe(job: RecipeJob, kind: str, ranks: int) -> tuple[Recipe, list[
         notes.append("The images are noise that is made on the device: loading of images was not measured.")
     recipe = replace(recipe, **changes)
     max_batch = CPU_BATCH * ranks
-    if kind == "cpu" and BATCH_FIELD not in dict(job.settings) and recipe.data.global_batch > max_batch:
+    if device_type == "cpu" and BATCH_FIELD not in dict(job.settings) and recipe.data.global_batch > max_batch:
         notes.append(f"The batch is {max_batch} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
         recipe = replace(recipe, data=replace(recipe.data, global_batch=max_batch), accumulate=1)
     return recipe, notes

@@ -103,11 +103,8 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
-        functions = [
-            value if callable(value) else sources.find_function(value)
-            for value in own_parts.values()
-            if callable(value) or sources.is_function(value)
-        ]
+        parts = own_parts.values()
+        functions = [sources.find_function(part) if sources.is_function(part) else part for part in parts]
         evidence = [*layer, *find_author_line(error, functions)]
         objects = [frame.f_locals.get("self") for frame in list_frames(error)]
         in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
@@ -158,7 +155,7 @@ def list_frames(error: BaseException) -> list[FrameType]:
     return [*frames, *(list_frames(cause) if cause is not None else [])]
 
 
-def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) -> list[str]:
+def find_author_line(error: BaseException, functions: Iterable[Any]) -> list[str]:
     """Return the last line of the author's file in the traceback, if there is one."""
     files = {code.co_filename for function in functions if (code := find_code(function))}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]

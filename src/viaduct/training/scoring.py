@@ -135,12 +135,10 @@ def score_all(
         print(note, file=sys.stderr)
     is_compiled = recipe.mode == "graph" and not recomputing.batches
     computation = Computation(model, plan, torch_device, recipe.compile if is_compiled else "off")
-    share: dict[str, Any] = {}
-    if group.ranks > 1:
-        share = {"share": RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks)}
+    share = RankShare(group.rank, group.ranks, ranks_on_machine=group.local_ranks) if group.ranks > 1 else None
     open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
     with contextlib.ExitStack() as streams:
-        batches = streams.enter_context(open_batches(images.validation, train=False, **share))
+        batches = streams.enter_context(open_batches(images.validation, train=False, share=share))
         recompute = None
         if recomputing.batches:
             training = streams.enter_context(open_batches(images.train, train=True))

@@ -131,9 +131,9 @@ def restore_or_initialise(
 def refuse_fewer_steps(request: TrainingRequest, training: Training) -> None:
     """Raise an error if the run has already taken more steps than the recipe now has."""
     if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
-        run, asked = request.run, f"{training.steps:,} now asked for"
+        run, steps = request.run, f"{training.step:,} steps are done already in {str(request.run.path)!r}"
         raise BadRun(
-            f"{training.step:,} steps are done already in {str(run.path)!r}, more than the {asked}.",
+            f"{steps}, more than the {training.steps:,} now asked for.",
             f"Ask for more with --steps or --epochs; `{run.format_resume_command()}` resumes it as it was begun.",
         )
 

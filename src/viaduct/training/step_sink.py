@@ -76,8 +76,7 @@ class StepSink:
         self.is_running = True
         try:
             self.check_inputs(inputs)
-            is_direct = self.obstacle is not None
-            outputs = detach_outputs(self.step(*inputs)) if is_direct else self.run_captured(inputs)
+            outputs = self.run_captured(inputs) if self.obstacle is None else detach_outputs(self.step(*inputs))
         finally:
             self.is_running = False
         self.calls += 1

@@ -5,8 +5,7 @@
 On accelerators torch's SyncBatchNorm is used, which refuses tensors on the CPU. On the CPU `RankSyncNorm` is used: each
 rank sends (count, mean, sum of squared deviations) of every channel in one message. They are merged by the method of
 Chan, Golub and LeVeque (1979), which is accurate for large means. In the backward pass the two sums that the input's
-gradient needs are all-reduced in one message. The classes of both norms are also subclasses of `nn.BatchNorm1d`, 2d or
-3d, so that `isinstance` finds them.
+gradient needs are all-reduced in one message. Either norm is also an instance of `nn.BatchNorm1d`, 2d or 3d.
 """
 
 from __future__ import annotations

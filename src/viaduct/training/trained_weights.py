@@ -57,7 +57,7 @@ class WeightsFile:
             if stored.framework_checkpoint is not None:  # of TensorFlow or MindSpore
                 values = read_values(model, stored.framework_checkpoint, ema=use_averages)
                 tensors, notes = values.tensors, [*notes, *values.imported.notes]
-            elif use_averages and stored.kind != "PyTorch file":  # there `open_weights` has opened the averages
+            elif use_averages and stored.kind != "PyTorch file":  # of a PyTorch file `open_weights` opens the averages
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:
                 shapes = {name: tuple(value.shape) for name, value in state.items()}

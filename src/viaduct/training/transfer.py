@@ -161,12 +161,12 @@ def find_new_classifier(
 
 
 def read_framework_checkpoint(
-    checkpoint: FrameworkCheckpoint, recipe: Recipe, model: nn.Module, optimizer: Optimizer, excluded: set[str]
+    stored: FrameworkCheckpoint, recipe: Recipe, model: nn.Module, optimizer: Optimizer, excluded: set[str]
 ) -> InitialWeights:
     """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
     continues = recipe.init.schedule == "continue"
-    values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
-    refuse_not_finite(values.tensors, checkpoint.prefix)
+    values = read_values(model, stored, slots=continues, wanted=lambda name: name not in excluded)
+    refuse_not_finite(values.tensors, stored.prefix)
     state = convert_slots(values.imported.slots, optimizer) if continues else ({}, "")
     return InitialWeights(
         values.tensors, excluded, values.imported.global_step, notes=values.imported.notes, read_state=lambda: state

@@ -43,7 +43,7 @@ OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker pro
 VERDICT_STEPS = 60  # the time of so many steps is kept for the verdict
 MAX_VERDICT_SHARE = 0.3  # share of the budget that is kept for the verdict, at most
 VERDICT_MARGIN = 0.01  # share of the step's time that the variants must save to be installed
-# Seconds of the budget for each operator from which compiled variants are tried: each compiles for tens of seconds.
+# Compiled variants, which compile for tens of seconds each, are tried if the budget has so many seconds an operator.
 COMPILER_S = 90.0
 NO_GAIN = "not installed: no gain in the whole step"  # note of a bank's entry
 
@@ -173,7 +173,7 @@ class TuningSession:
         )
         self.search_all(operators)
         self.refuse_small_budget(startup_s)
-        self.judge(Signature.decode_json(observed["threads"]))  # the signature of the number of threads is the step's
+        self.judge(Signature.decode_json(observed["threads"]))  # it is also the signature of the whole step
 
     def request_answer(self, request: dict[str, Any], seconds: float, activity: str) -> dict[str, Any]:
         """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
@@ -213,12 +213,12 @@ class TuningSession:
             if entry is not None and not self.request.repeat:
                 outcomes.append(self.tuner.tune(operator, entry.default_us, 0.0))
                 continue
-            # 0: there was no time to measure it; None: it could not be measured.
-            default_us = self.tuner.measure_default(operator) if time.monotonic() < self.end else 0.0
+            if time.monotonic() >= self.end:
+                outcomes.append(Outcome(operator, note="the budget was spent before it was measured"))
+                continue
+            default_us = self.tuner.measure_default(operator)
             if default_us is None:
                 outcomes.append(Outcome(operator, note="the default itself could not be measured"))
-            elif not default_us:
-                outcomes.append(Outcome(operator, note="the budget was spent before it was measured"))
             else:
                 pending.append((operator, default_us))
         step_us = self.report.step_us
@@ -227,7 +227,7 @@ class TuningSession:
         }
         # The number of threads is last, because measuring it takes whole steps.
         pending.sort(key=lambda row: (row[0].signature.kind == THREADS, -shares[row[0].signature.key]))
-        # Time for VERDICT_STEPS steps is kept for the verdict.
+        # Time for VERDICT_STEPS steps, at most MAX_VERDICT_SHARE of the budget, is kept for the verdict.
         end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, VERDICT_STEPS * step_us / 1e6)
         for index, (operator, default_us) in enumerate(pending):
             remaining = {op.signature.key: shares[op.signature.key] for op, _ in pending[index:]}
