@@ -64,7 +64,10 @@ def _check_precision(device: Device, index: int, precision: str) -> CardCheck:
         milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
         # An error of the card is a result of the check.
-        return CardCheck(name, precision, False, None, None, tolerance, summarise_error(error))
+        error_line = summarise_error(error)
+        return CardCheck(
+            name, precision, ok=False, milliseconds=None, difference=None, tolerance=tolerance, reason=error_line
+        )
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
     return CardCheck(name, precision, ok, milliseconds, difference, tolerance, reason)

@@ -185,7 +185,7 @@ class Thor(Part, path="optimizer"):
     frequency: PositiveCount = 100  # steps
     block: Count = 128  # size of the diagonal blocks of the factors; 0: a single block
     form: Literal["ascend", "gpu"] = "ascend"  # gpu: patches and gradients are averaged over the batch first
-    # The inverses are averaged over the ranks in messages: the index of the last layer of each message but the last.
+    # The ranks average the inverses in several messages; this has the index of each message's last layer, but the last.
     split_indices: tuple[int, ...] = ()  # empty: two messages, each with half of the layers
     trace_rule: bool = False
     trace_renew: float = 0.01

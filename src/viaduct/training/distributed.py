@@ -120,7 +120,8 @@ class Group:
             return action()
         if self.is_rank_zero:
             return self._run_and_broadcast(action)
-        result, is_lost_rank, reason = self.broadcast_value(cast("tuple[Result, bool, str | None] | None", None))
+        answer: tuple[Result, bool, str | None] = self.broadcast_value(None)
+        result, is_lost_rank, reason = answer
         if reason is not None:
             error = LostRank(reason) if is_lost_rank else ViaductError(reason)
             error.is_silent = True  # rank 0 prints it

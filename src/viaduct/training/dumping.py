@@ -17,7 +17,7 @@ from viaduct.training.summary import read_commit
 
 def check_dump(options: DumpOptions, recipe: Recipe, ranks: int) -> None:
     """Raise BadValue if a run of this recipe cannot be dumped with these options."""
-    make_plan(**vars(options))  # raises BadValue for unknown options
+    make_plan(**vars(options))  # raises BadValue for an invalid value
     if recipe.mode != "graph":
         return
     eager = "Use --mode eager."

@@ -46,7 +46,9 @@ class EventFile:
 
     def write_histograms(self, step: int, by_tag: dict[str, dict[str, Any]]) -> None:
         """Write histograms by their tags; each has min, max, num, sum, sum_squares, and counts in equally wide bins."""
-        values = (encode_text(1, tag) + encode_bytes(5, encode_histogram(fields)) for tag, fields in by_tag.items())
+        values = (
+            encode_text(1, tag) + encode_bytes(5, build_histogram_message(fields)) for tag, fields in by_tag.items()
+        )
         summary = b"".join(encode_bytes(1, value) for value in values)
         self._write(encode_number(2, step) + encode_bytes(5, summary))
 
@@ -71,7 +73,7 @@ def encode_double(field: int, value: float) -> bytes:
     return pack_varint(field << 3 | 1) + struct.pack("<d", value)
 
 
-def encode_histogram(values: dict[str, Any]) -> bytes:
+def build_histogram_message(values: dict[str, Any]) -> bytes:
     """Return a histogram as TensorFlow's HistogramProto, which has the upper edge and the count of each bin."""
     counts, low, high = values["counts"], values["min"], values["max"]
     width = (high - low) / len(counts)

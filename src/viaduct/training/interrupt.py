@@ -36,11 +36,13 @@ class Interrupt:
         return self.received or 0
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None and number == signal.SIGINT:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        is_first, self.received = self.received is None, self.received or number
-        if is_first and not self.quiet:
+        if self.received is not None:
+            if number == signal.SIGINT:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        self.received = number
+        if not self.quiet:
             when = "when the network is compiled and this step is done" if self.is_compiling() else "after this step"
             saving = ", with a checkpoint" if self.saves else ""
             print_note(f"\nEnding {when}{saving}. Ctrl-C once more ends at once.")

@@ -154,4 +154,4 @@ class Reader:
         buffer = bytearray(self.data[self.position : self.position + nbytes])
         self.position += nbytes
         tensor = torch.frombuffer(buffer, dtype=dtype).reshape(shape) if buffer else torch.empty(shape, dtype=dtype)
-        return tensor.permute([order.index(axis) for axis in range(len(order))])
+        return tensor.permute([order.index(axis) for axis in range(len(order))])  # undoes the permutation of the sender

@@ -178,6 +178,7 @@ class HybridParallel(DataParallel):
         self.model = model
         self.split_parameters = list(model.get_submodule(classifier).parameters())
         self.split_ids = {id(parameter) for parameter in self.split_parameters}
+        # Names of the split parameters in the model.
         self.names = {f"{classifier}.{leaf}" for leaf, _ in model.get_submodule(classifier).named_parameters()}
         self.indices: list[int] = []  # indices of the split parameters in the optimizer's state dict
         self.full_tensors: dict[TensorKey, Tensor] = {}  # loaded by rank 0, kept until the other ranks have their rows
@@ -265,7 +266,8 @@ class HybridParallel(DataParallel):
 
         Other tensors, and tensors that have only this rank's rows, are returned unchanged.
         """
-        is_split = key[1] in self.names or key[1] in self.indices
+        parameter = key[1]  # its name, or its index in the optimizer's state
+        is_split = parameter in self.names or parameter in self.indices
         if not is_split or not value.ndim or len(value) != self.shards.classes:
             return value
         self.full_tensors[key] = value

@@ -107,18 +107,23 @@ def read_initial_weights(
             stored = renamed
             foreign |= {theirs: ours for ours, theirs in list_torchvision_names(model).items()} if exclude else {}
         excluded = match_patterns(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
-        classifier = find_new_classifier(recipe, stored, shapes, excluded)
-        excluded |= classifier
+        new_classifier = find_new_classifier(recipe, stored, shapes, excluded)  # names of its tensors
+        excluded |= new_classifier
         names, notes = select_tensors(stored, shapes, excluded)
-        if classifier:
-            name = min(classifier)
+        if new_classifier:
+            listed = sorted(new_classifier)
+            name = listed[0]
             there, here = stored.shapes[name][0], shapes[name][0]  # numbers of classes
-            listed = ", ".join(sorted(classifier))
-            notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
+            notes.append(f"the classifier ({', '.join(listed)}) begins anew: {there:,} classes there, {here:,} here")
         tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
         initial = InitialWeights(
-            tensors, excluded, stored.metadata.step, stored.metadata.training, [*notes, *remarks], stored.warnings
+            tensors,
+            excluded,
+            step=stored.metadata.step,
+            trained_with=stored.metadata.training,
+            notes=[*notes, *remarks],
+            warnings=stored.warnings,
         )
     if stored.kind == "run":
         initial.read_state = lambda: read_run_state(stored.path.parent, optimizer)

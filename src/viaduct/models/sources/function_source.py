@@ -87,7 +87,7 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     named = [parameter for parameter in parameters if parameter.kind not in UNNAMED]
     by_position = [parameter.name for parameter in named if parameter.kind != parameter.KEYWORD_ONLY]
     keyword = next((known for known in CLASS_PARAMETERS if any(parameter.name == known for parameter in named)), "")
-    supplied = {keyword or next(iter(by_position), ""), *options}
+    supplied = {keyword, *options} if keyword else {*by_position[:1], *options}
     required = [parameter.name for parameter in named if parameter.default is parameter.empty]
     missing = [key for key in required if key not in supplied]
     if missing:
