@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,13 @@ def test_names_and_arguments_with_spaces_are_quoted(tmp_path: Path) -> None:
     assert found["Bring it over"] == f"scp -r '{folder}/migrated' USER@MACHINE:"
     dump = found["If its numbers are off: dump the original's, on this machine"]
     assert dump == f"viaduct dump '{folder}/my train.py' --steps 0 --out golden -- --data 'a b'"
+
+
+def test_the_name_of_the_migrated_folder_is_quoted(tmp_path: Path) -> None:
+    sides = replace(make_sides(tmp_path), migrated_root=tmp_path / "my copy")
+    found = dict(list_commands(make_request(tmp_path, ranks=2), sides, "torch"))
+    assert found["One card"] == "cd 'my copy' && python3 train.py"
+    assert found["All cards of a machine"] == "cd 'my copy' && torchrun --nproc_per_node=8 train.py"
 
 
 def test_a_generated_start_script_is_used(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def write_graph(path: Path, text: str | bytes) -> Path:
         ("\x00\x01\x02\x93NUMPY", "line 1"),
         ("graph {" * 100, "are nested more than"),
         ("graph { op: ] }", "value was expected"),
+        ('graph { op { name: "a" } } } graph { op { name: "b" } }', "a bracket is closed that was not opened"),
+        ("graph " + "[" * 100_000, "are nested more than"),
         (" " * 5000 + "@", "line 1"),
         ("# # # # # # # # # # # # # # # # # # # # # # # # # # # # # #\n@", "line"),
         ("{", "not complete JSON"),
@@ -100,6 +102,10 @@ def test_other_spellings_of_a_message_are_read(tmp_path: Path) -> None:
     """
     nodes = read_graph(write_graph(tmp_path / "g.txt", text)).nodes
     assert nodes['a/b\nC"'].inputs == (("x", 0), ("y", 1))
+
+
+def test_a_digit_that_is_not_octal_stands_for_itself_after_a_backslash(tmp_path: Path) -> None:
+    assert list(read_graph(write_graph(tmp_path / "g.txt", r'graph { op { name: "a\8" } }')).nodes) == ["a8"]
 
 
 def test_a_name_of_two_operators_is_noted(tmp_path: Path) -> None:

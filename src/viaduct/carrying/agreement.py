@@ -38,7 +38,7 @@ EXTRA_UNITS = 4.0  # units in the last place that are allowed in addition
 # The following three are relative.
 UNINFORMATIVE_TOLERANCE = 0.05  # a value with this tolerance or more shows nothing about the migration
 MAX_FIRST_LOSS_ROUNDING = 0.02  # if losses of step 0 differ by more between the sides, the reason is not rounding
-MAX_PERTURBED_LOSS_ERROR = 0.01  # nor is it if they differ by more between the original and the perturbed run
+MAX_PERTURBED_LOSS_ERROR = 0.01  # the same for the original and the perturbed run
 NOTHING_MOVED = (
     "The run with moved weights is exactly equal to the original. Perhaps no weight was moved, since only parameters "
     "of modules and trainable TensorFlow variables are; then rounding was not measured."

@@ -204,7 +204,7 @@ def compare_sides(result: CarryResult, report: Report) -> None:
         compare_results(result)  # for `has_differing_results`; repeated below, since the golden run may change
     if agreement.verdict == "differ" or has_differing_results(result):
         intended = find_changing_rules(result.sides)
-        # Ranks of TensorFlow 1 that train together after the migration only may do so in the original, too.
+        # If ranks of TensorFlow 1 train together only after the migration, this is an intended change as well.
         join_ranks = result.framework == "tf1" and has_newly_joined_ranks(result.original.observations, migrated)
         if intended or join_ranks:
             agreement = judge_with_intended_changes(result, intended, join_ranks, report) or agreement

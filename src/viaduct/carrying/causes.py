@@ -91,11 +91,11 @@ def make_headline(agreement: Agreement, first: ValuePair, to: str) -> str:
         )
     moment = "at the end"
     if first.kind == "gradient":
-        moment = f"in the first step{', though its loss agrees' if has_compared_first(agreement, 'loss') else ''}"
+        moment = f"in the first step{', though its loss agrees' if has_compared_first_step(agreement, 'loss') else ''}"
     return f"They differ {moment}: the {first.kind} of {first.name}{rank} is off {format_error(first.error)}."
 
 
-def has_compared_first(agreement: Agreement, kind: ValueKind) -> bool:
+def has_compared_first_step(agreement: Agreement, kind: ValueKind) -> bool:
     """Return True if values of this kind were compared in the first step."""
     return any(pair.step == 0 for pair in agreement.informative_pairs(kind))
 
@@ -291,8 +291,8 @@ def explain_update(explanation: Explanation, agreement: Agreement, left: Observa
         ours, theirs = left.first_rank.learning_rates[step], right.first_rank.learning_rates[step]
         both = " and ".join(", ".join(f"{rate:.6g}" for rate in rates) for rates in (ours, theirs))
         explanation.remarks.append(f"The learning rate differs first in step {step}: {both}.")
-    if has_compared_first(agreement, "loss"):
-        agreeing = "loss and gradients agree" if has_compared_first(agreement, "gradient") else "loss agrees"
+    if has_compared_first_step(agreement, "loss"):
+        agreeing = "loss and gradients agree" if has_compared_first_step(agreement, "gradient") else "loss agrees"
         explanation.remarks.append(
             f"The first step's {agreeing}, so probably the optimizer's update or the data of later steps differ."
         )

@@ -24,11 +24,15 @@ def list_commands(request: Request, sides: Sides, framework: FrameworkName) -> l
 
 
 def make_single_card_command(folder: Path, entry: str, arguments: str, module: str = "") -> str:
+    change_folder = f"cd {shlex.quote(folder.name)}"
     if is_notebook(entry) and not module:
-        return f"cd {folder.name} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
-    start = find_start_script(folder, "run_1p.sh")
-    command = f"python3 -m {module}" if module else f"bash {start}" if start else f"python3 {shlex.quote(entry)}"
-    return f"cd {folder.name} && {command} {arguments}".strip()
+        return f"{change_folder} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
+    command = f"python3 {shlex.quote(entry)}"
+    if module:
+        command = f"python3 -m {module}"
+    elif start := find_start_script(folder, "run_1p.sh"):
+        command = f"bash {start}"
+    return f"{change_folder} && {command} {arguments}".strip()
 
 
 def list_multi_card_commands(
@@ -44,7 +48,8 @@ def list_multi_card_commands(
         command = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
     else:
         command = f"viaduct launch --ranks 8 -- python3 {script}"
-    return [("All cards of a machine", f"cd {sides.migrated_root.name} && {command} {arguments}".strip())]
+    folder = shlex.quote(sides.migrated_root.name)
+    return [("All cards of a machine", f"cd {folder} && {command} {arguments}".strip())]
 
 
 def list_dump_commands(
@@ -71,6 +76,6 @@ def list_dump_commands(
 
 
 def find_start_script(folder: Path, name: str) -> str:
-    """Return the path of a generated start script; empty if there is none."""
+    """Return the path of a generated start script, quoted for the shell; empty if there is none."""
     paths = sorted(folder.glob(f"*scripts/{name}"))
-    return str(paths[0].relative_to(folder)) if paths else ""
+    return shlex.quote(str(paths[0].relative_to(folder))) if paths else ""

@@ -118,10 +118,11 @@ def read_text(path: Path) -> Content:
 def read_numpy(path: Path) -> Content:
     """Return the arrays of a .npy or .npz file; raise Unreadable for damaged files and pickled objects."""
     try:
-        with np.load(path, allow_pickle=False) as archive:  # raises TypeError or AttributeError for a single array
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return Content({"array": loaded})
+        with loaded as archive:
             return Content({name: archive[name] for name in archive.files})
-    except (TypeError, AttributeError):
-        return Content({"array": np.load(path, allow_pickle=False)})
     except ValueError as error:
         why = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
         raise Unreadable(why) from None

@@ -99,7 +99,7 @@ def mark_executed_earlier(edits: list[Edit], carries: Iterable[EarlierCarry]) ->
 def find_executing_carry(edit: Edit, carries: Iterable[EarlierCarry]) -> str:
     """Return the folder of the first earlier carry that executed a part of the edit which this one did not.
 
-    Return "" if no carry executed some part.
+    Return "" unless each part was executed by this carry or an earlier one.
     """
     parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in carries:

@@ -23,8 +23,8 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
-    streams = [os.dup(1), os.dup(2)]
-    copier = threading.Thread(target=copy_output, args=(reading, streams[1], path, label), daemon=True)
+    stdout, stderr = os.dup(1), os.dup(2)  # what file descriptors 1 and 2 stand for outside of the block
+    copier = threading.Thread(target=copy_output, args=(reading, stderr, path, label), daemon=True)
     copier.start()
     try:
         os.dup2(writing, 1)
@@ -34,11 +34,11 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, stream in enumerate(streams, start=1):
-            os.dup2(stream, number)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
         copier.join(timeout=10)  # seconds; a process that the script left running may keep the pipe open
-        for stream in streams:
-            os.close(stream)
+        os.close(stdout)
+        os.close(stderr)
 
 
 def copy_output(reading: int, terminal: int, path: Path, label: str) -> None:

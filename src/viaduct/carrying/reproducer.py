@@ -35,10 +35,11 @@ def make_lines(result: CarryResult, run: Run) -> Iterator[str]:
     versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())
     yield f"Machine: {platform.platform()}"
-    if (location := run.failed_at) is not None:
+    if run.failed_at is not None:
+        file, line = run.failed_at
         yield ""
-        yield f"{location[0]}, line {location[1]}:"
-        yield from quote_lines(Path(location[0]), location[1])
+        yield f"{file}, line {line}:"
+        yield from quote_lines(Path(file), line)
     yield ""
     yield "Traceback, or the last lines of the output:"
     yield from extract_traceback(run)

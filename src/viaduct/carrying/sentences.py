@@ -277,7 +277,8 @@ def list_compared_remarks(result: CarryResult) -> list[tuple[str, str]]:
 def describe_rounded_files(result: CarryResult) -> str:
     """Return the part of a sentence that names the written files with values that differ by rounding."""
     names = [file.name for file in result.written_files if file.state == "rounding"]
-    return f", within rounding: {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}" if names else ""
+    more = " and more" if len(names) > MAX_SHOWN else ""
+    return f", within rounding: {', '.join(names[:MAX_SHOWN])}{more}" if names else ""
 
 
 def format_count(count: int, one: str, several: str) -> str:

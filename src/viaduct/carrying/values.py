@@ -83,11 +83,9 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
 
 
 def evaluate_literal(text: str) -> object:
-    """Return the value of a literal, paired with True for a bool, since True equals 1; the text of an f-string."""
+    """Return the value of a number or string; its text if Python does not accept it."""
     try:
         value = ast.literal_eval(text)
-    except (SyntaxError, ValueError):  # an f-string
+    except (SyntaxError, ValueError):
         return text
-    if isinstance(value, str):
-        value = DEVICE.sub("device", value)
-    return (isinstance(value, bool), value)
+    return DEVICE.sub("device", value) if isinstance(value, str) else value

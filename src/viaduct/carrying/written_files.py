@@ -254,7 +254,7 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
     numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
     bad, count, inexact = [], 0, False
     hides_differences = False  # lines differ, but not in the numbers that are compared
-    unrepeated = 0  # lines that one run of one side writes
+    unrepeated = 0  # lines that only one of a side's two runs writes
     for a, b in pairs:
         both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
         count += 1

@@ -154,7 +154,7 @@ def align(
 
 
 def pair_steps(left: StoredDump, right: StoredDump, offset: int, notes: list[str]) -> list[StepPairing]:
-    """Match steps and ranks by number; a step or rank of one side only has a pairing without tensors of the other.
+    """Match steps and ranks by number. What only one side has gets a pairing in which the other side is empty.
 
     Step s of the left belongs to step s + `offset` of the right. If no numbers match and each side has a single step
     (or rank), these two are matched.
@@ -359,10 +359,10 @@ def match_by_structure(pairing: StepPairing, is_ordered: bool) -> None:
 
 
 def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[StoredTensor, int]]) -> list[UnmatchedCall]:
-    """Return unmatched calls, of tensors without a fault, in order, each with the position of the last match before.
+    """Return the calls without a matched tensor in order of execution, each with the position of the last match before.
 
-    `anchors`: matched tensors, each with the position of its left call among the matched ones, from 1. A call before
-    all of them gets the position 0.
+    Tensors with a fault are left out. `anchors`: matched tensors, each with the position of its left call among the
+    matched ones, from 1. A call before all of them gets the position 0.
     """
     matched = {(tensor.op, tensor.call) for tensor, _ in anchors}
     known = sorted((tensor.order, position) for tensor, position in anchors)
@@ -370,11 +370,11 @@ def _group_unmatched_calls(tensors: list[StoredTensor], anchors: list[tuple[Stor
     for tensor in tensors:
         if (tensor.op, tensor.call) not in matched and not tensor.fault:
             calls[tensor.order, tensor.op, tensor.call].append(tensor)
-    ops = []
+    unmatched = []
     for (order, op, _), members in sorted(calls.items()):
         before = bisect_left(known, (order, 0))
-        ops.append(UnmatchedCall(op, members[0].op_type, known[before - 1][1] if before else 0, members))
-    return ops
+        unmatched.append(UnmatchedCall(op, members[0].op_type, known[before - 1][1] if before else 0, members))
+    return unmatched
 
 
 def _pair_slots(left_call: UnmatchedCall, right_call: UnmatchedCall) -> Iterator[tuple[StoredTensor, StoredTensor]]:

@@ -1,8 +1,8 @@
 """Originals of the tensors of a compiled graph: the tensor of the original network that each one should equal.
 
-The left side ran the compiled graph, the right (golden) side the original network or a graph of its own. A compiled
-operator may compute several original ones (fusion; L1 fusion is a kind of its own), or a part of one (split). The
-accelerator's own tool has the same rules:
+The left side ran the compiled graph; the right (golden) side ran the original network, or another compiled graph of it.
+A compiled operator may compute several original ones (fusion; L1 fusion is a kind of its own), or a part of one
+(split). The accelerator's own tool has the same rules:
 
 1. Operators that share an L1 fusion number or the list of their original names are one group.
 2. Not every operator of a group is compared. Of a split operator, the parts whose outputs name no original are not; of
@@ -138,9 +138,9 @@ def index_golden_outputs(
 
 
 def is_fused_away(tensor: StoredTensor, group: Group) -> bool:
-    """Return True if an unpaired original tensor is none that the outputs of its fused group stand for.
+    """Return True if an unpaired original tensor lies within its fused group: no output of the group should equal it.
 
-    In an L1 group every unpaired tensor counts as fused away, since only the ends are compared.
+    In an L1 group every unpaired tensor counts as fused away, since only the first and last operator are compared.
     """
     outputs = [(node, index) for node in group.nodes for index in range(len(node.outputs))]
     if len(group.originals) < 2 or not outputs:
@@ -168,12 +168,7 @@ def read_original(node: Node, index: int, group: Group) -> OriginalTensor | None
     # Without an original in the description, an operator that kept its name or was only renamed equals its original.
     renamed = len(group.nodes) == 1 and not node.l1_group and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
-    if index < len(node.outputs):
-        desc = node.outputs[index]
-    elif default or not node.outputs:
-        desc = Output()
-    else:
-        return None
+    desc = node.outputs[index] if index < len(node.outputs) else Output()
     if not (desc.origin or default):
         return None
     origin_index = index if desc.origin_index is None else desc.origin_index
@@ -222,19 +217,18 @@ class OriginalFinder:
         `obstacle`: why it is not to be compared (`explain_uncompared`); empty if it is.
         """
         group = self.groups[node.name]
-        is_group = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=find_left_layout(tensor, node))
-        left_op = group.left_op if is_group else node.name
-        right_op = group.right_op if is_group or node.l1_group else ",".join(node.stands_for) or INSERTED
+        left_op, right_op = group.left_op, group.right_op
         if obstacle:
             return Pair(group.number, left, None, left_op, INSERTED, "none", reason=obstacle)
         find = self.find_original_of_input if tensor.role == "input" else self.find_original_of_output
         original = find(node, tensor.index)
         right = original if isinstance(original, str) else self.golden.find(original)
         if isinstance(original, str) or isinstance(right, str):
+            reason = str(right)
             if right_op == INSERTED:
-                right = "inserted by the compiler; nothing in the original network corresponds"
-            return Pair(group.number, left, None, left_op, right_op, "none", reason=str(right))
+                reason = "inserted by the compiler; nothing in the original network corresponds"
+            return Pair(group.number, left, None, left_op, right_op, "none", reason=reason)
         layout = find_layout(left, right, original)
         return Pair(group.number, left, right, left_op, right_op, "graph", layout=layout)
 
@@ -271,7 +265,7 @@ def find_left_layout(tensor: StoredTensor, node: Node) -> str:
 
 
 def find_layout(left: StoredTensor, right: StoredTensor, original: OriginalTensor) -> Layout | None:
-    """Return left layout, right layout and right shape (rule 6); None if the left tensor needs no conversion."""
+    """Return the two layouts and the right shape (rule 6); None if the left tensor needs no conversion."""
     right_layout = original.layout.upper()
     for (layout, axes), other in TRANSPOSITIONS.items():
         swapped = tuple(original.shape[axis] for axis in axes) if len(original.shape) == 4 else ()
@@ -330,11 +324,12 @@ def find_node(tensor: StoredTensor, by_name: Mapping[str, list[Node]]) -> Node |
 
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return the producers of each dumped operator's inputs; those that were not dumped are replaced by their own."""
+    """Return the nearest dumped producers of each dumped operator's inputs."""
     return {name: tuple(_iterate_producers(graph, name, dumped)) for name in graph.nodes if name in dumped}
 
 
 def _iterate_producers(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
+    """Yield the producers of an operator's inputs; instead of one that was not dumped, the producers of its inputs."""
     waiting = [producer for producer, _ in reversed(graph.nodes[name].inputs)]
     seen = {name}
     while waiting:

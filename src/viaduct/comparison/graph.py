@@ -1,4 +1,6 @@
-"""The compiled graph that GE, the graph engine of an Ascend NPU, writes: it names the originals of each operator.
+"""The compiled graph that GE, the graph engine of an Ascend NPU, writes.
+
+It states which operators of the original network ("originals") each compiled operator computes.
 
     graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of its ModelDef, or the same content as JSON
 
@@ -19,14 +21,14 @@ from typing import Any, NamedTuple
 from viaduct.comparison.readers.listing import load_json
 from viaduct.errors import BadData
 
-MAX_DEPTH = 32  # of messages within messages; the fields that are kept lie at most seven deep
+MAX_DEPTH = 32  # of messages and lists within each other; the fields that are kept lie at most seven deep
 MAX_OPERATORS = 2_000_000
 
 # Names of the attributes and fields that are read.
-ORIGINALS, MULTI, L1 = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
+ORIGINALS, SPLIT_PART, L1_GROUP = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
 ORIGIN_NAME, ORIGIN_INDEX = "_datadump_origin_name", "_datadump_origin_output_index"
 ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE = "_datadump_origin_format", "origin_format", "origin_shape"
-ATTRIBUTES = {ORIGINALS, MULTI, L1, ORIGIN_NAME, ORIGIN_INDEX, ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE}
+ATTRIBUTES = {ORIGINALS, SPLIT_PART, L1_GROUP, ORIGIN_NAME, ORIGIN_INDEX, ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE}
 FIELDS = {
     "graph", "op", "name", "type", "id", "input", "attr", "key", "value", "s", "i", "b", "list",
     "input_desc", "output_desc", "layout", "shape", "dim",
@@ -36,12 +38,15 @@ Tree = Mapping[str, Any]
 
 
 class Output(NamedTuple):
-    """One output of an operator, and the tensor of the original network that it should equal; "" and (): not stated."""
+    """One output of an operator, and the tensor of the original network that it should equal.
+
+    What the graph does not state is "" or ().
+    """
 
     layout: str = ""
     shape: tuple[int, ...] = ()
-    origin: str = ""  # the original operator's name; "": the graph does not say
-    origin_index: int | None = None  # number of the original's output; None: the same as this output's
+    origin: str = ""  # the original operator's name
+    origin_index: int | None = None  # number of the original operator's output; None: the same as this output's
     origin_layout: str = ""
     origin_shape: tuple[int, ...] = ()
 
@@ -57,7 +62,7 @@ class Node:
     originals: tuple[str, ...] | None  # original operators; None: it kept its name; (): the compiler inserted it
     outputs: tuple[Output, ...]
     input_layouts: tuple[str, ...] = ()  # by number of the input
-    is_split_part: bool = False  # a part of a split operator
+    is_split_part: bool = False  # the compiler split one original operator into several; this is one of them
     l1_group: str = ""  # number of its L1 fusion group, a kind of fusion by GE; "": it is in none
 
     @property
@@ -100,9 +105,9 @@ def read_graph(path: Path) -> Graph:
 
 
 def _make_graph(path: Path, tree: Tree) -> Graph:
-    """Return the operators of all subgraphs in order of execution; of operators with one name the first is kept.
+    """Return the operators of all subgraphs in order of execution; if several have the same name, the first is kept.
 
-    `tree`: the whole file. In a tree from text form the operators are nodes already, which saves memory.
+    `tree`: the whole file. The text parser has already made nodes of its operators, which saves memory.
     """
     operators = [op for graph in (tree, *_list_values(tree, "graph")) for op in _list_values(graph, "op")]
     nodes = [op if isinstance(op, Node) else _make_node(op) for op in operators if isinstance(op, (Node, dict))]
@@ -130,8 +135,8 @@ def _make_node(tree: Tree) -> Node:
         originals=_read_originals(attributes),
         outputs=tuple(_read_output(desc) for desc in _list_values(tree, "output_desc") if isinstance(desc, dict)),
         input_layouts=tuple(_keep_text(_read_value(desc, "layout")) for desc in _list_values(tree, "input_desc")),
-        is_split_part=_read_value(attributes.get(MULTI), "b") in (True, "true", "True", 1, "1"),
-        l1_group=_keep_text(_read_value(attributes.get(L1), "s")),
+        is_split_part=_read_value(attributes.get(SPLIT_PART), "b") in (True, "true", "True", 1, "1"),
+        l1_group=_keep_text(_read_value(attributes.get(L1_GROUP), "s")),
     )
 
 
@@ -192,7 +197,7 @@ def _read_value(tree: Any, key: str) -> Any:
 
 
 def _keep_text(value: Any) -> str:
-    """Return a text as it is, and "" for anything else."""
+    """Return a string as it is, and "" for anything else."""
     return value if isinstance(value, str) else ""
 
 
@@ -251,13 +256,13 @@ class _TextParser:
 
     def parse_message(self, depth: int) -> dict[str, list[Any]]:
         """Parse a message up to its closing bracket, or at depth 0 up to the end of the file."""
-        if depth > MAX_DEPTH:
-            raise self.make_damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
         tree: dict[str, list[Any]] = {}
         while True:
             kind, token = self.read_token()
             if kind == END and depth:
                 raise self.make_damaged_error("the file ends within a message; was it cut short?")
+            if token in CLOSING and not depth:
+                raise self.make_damaged_error("a bracket is closed that was not opened")
             if kind == END or token in CLOSING:
                 return tree
             if kind == BRACKET and token == b"[":  # an extension or Any: [type.name] { … }
@@ -270,7 +275,8 @@ class _TextParser:
 
     def parse_field(self, name: str, tree: dict[str, list[Any]], depth: int) -> None:
         if name not in FIELDS or (name == "attr" and self.is_unused_attribute()):
-            return self.skip_value()
+            self.skip_value()
+            return
         value = self.parse_value(depth)
         if name == "op" and isinstance(value, dict):
             self.operators += 1
@@ -278,7 +284,6 @@ class _TextParser:
                 raise self.make_damaged_error(f"there are more than {MAX_OPERATORS:,} operators")
             value = _make_node(value)
         tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
-        return None
 
     def is_unused_attribute(self) -> bool:
         """Return True if the attribute at the current position is not needed."""
@@ -286,13 +291,16 @@ class _TextParser:
         return match is not None and match[1].decode("latin-1") not in ATTRIBUTES
 
     def parse_value(self, depth: int) -> Any:
+        """Parse a message, a list, a string, or a number or name (both as text), at `depth` messages and lists."""
+        if depth >= MAX_DEPTH:
+            raise self.make_damaged_error(f"messages are nested more than {MAX_DEPTH} deep")
         kind, token = self.read_token()
         if token == b":" and kind == BRACKET:
             kind, token = self.read_token()
         if kind == BRACKET and token in OPENING:
             return self.parse_message(depth + 1)
         if kind == BRACKET and token == b"[":
-            return list(self.parse_items(depth))
+            return list(self.parse_items(depth + 1))
         if kind in (END, BRACKET):
             raise self.make_damaged_error(f"a value was expected, not {token.decode() or 'the end of the file'}")
         return self.join_strings(token) if kind == STRING else token.decode()
@@ -344,7 +352,7 @@ def _unescape(token: bytes) -> str:
 
 def _decode_escape(match: re.Match[bytes]) -> bytes:
     code = match[1]
-    if code[:1].isdigit():
+    if code[:1] in b"01234567":
         return bytes([int(code, 8) & 255])
     if code[:1] == b"x" and len(code) > 1:
         return bytes([int(code[1:], 16)])

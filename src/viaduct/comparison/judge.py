@@ -243,10 +243,10 @@ def find_wrong_outputs(step: RankStep) -> list[Candidate]:
 
 
 def check_output(step: RankStep, call: Call) -> Candidate | None:
-    """Return the candidate if the call's output is bad, while neither its inputs nor the modules within it are bad.
+    """Return the candidate if the call's output is bad, but neither its inputs nor the modules within it; else None.
 
-    None if not. If its inputs were not dumped, the outputs that it reads must not be bad. If it is not known which
-    these are, no earlier call may have a bad input or output.
+    If its inputs were not dumped, the outputs that it reads must not be bad. If it is not known which these are, no
+    earlier call may have a bad input or output.
     """
     bad = step.list_bad_rows(call, "output")
     if not bad or step.list_bad_rows(call, "input"):
@@ -299,7 +299,7 @@ def describe_output(step: RankStep, index: int, known: Sequence[int], inner: Seq
 
 
 def find_rounding_unit(row: Row) -> float:
-    """Return the relative error of one rounding in the coarser of a row's two formats."""
+    """Return the relative error of one rounding in the coarser of a row's two formats: 16 bits, else float32."""
     dtypes = [tensor.dtype for tensor in (row.pair.left, row.pair.right) if tensor is not None]
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
 
@@ -318,20 +318,21 @@ def find_wrong_input(step: RankStep, before: float) -> Candidate | None:
 def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad input.
 
-    Its operator is a producer with an output that was not compared, else the innermost module around the call that has
-    inputs, none of them bad, else the call itself. Its kind is "input" if the tensor enters the network or the loss.
+    Its operator is the last producer, if its output was not compared and its inputs are not bad; else the innermost
+    module around the call that has inputs, none of them bad; else the call itself. Its kind is "input" if the tensor
+    enters the network or the loss.
     """
+    differs = f"the input of {call.op} differs by {step.find_largest_error(bad):.2g} of the golden size"
+    if is_after_network(step, call):
+        return explain_loss_input(step, call, bad, differs)
     producing = sorted(step.list_producing_calls(call), key=lambda other: other.order)
-    unseen = [
+    uncompared = [
         other for other in producing if all(step.rows[index].measures is None for index in list_output_rows([other]))
     ]
     around = [other for other in step.calls if contains_module(other.op, call.op)]
     healthy = [other for other in around if other.row_indices.get("input") and not step.list_bad_rows(other, "input")]
-    differs = f"the input of {call.op} differs by {step.find_largest_error(bad):.2g} of the golden size"
-    if is_after_network(step, call):
-        return explain_loss_input(step, call, bad, differs)
-    if unseen and not step.list_bad_rows(unseen[-1], "input"):
-        op, inputs = unseen[-1].op, list_input_rows(step, unseen[-1])
+    if uncompared and not step.list_bad_rows(uncompared[-1], "input"):
+        op, inputs = uncompared[-1].op, list_input_rows(step, uncompared[-1])
         why = f"{differs}; it comes from {op}, whose own output could not be compared"
     elif healthy:
         inner = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0)
@@ -354,7 +355,7 @@ def explain_input(step: RankStep, call: Call, bad: Sequence[int]) -> Candidate:
 
 
 def list_last_output_rows(step: RankStep, call: Call) -> list[int]:
-    """Return the output rows of the last call before this one that has some."""
+    """Return the output rows of the last earlier call that has any."""
     before = [other for other in step.calls if other.order < call.order and list_output_rows([other])]
     return list_output_rows(before[-1:])
 
@@ -401,7 +402,7 @@ def list_output_rows(calls: Sequence[Call]) -> list[int]:
 
 
 def find_wrong_gradients(step: RankStep) -> list[Candidate]:
-    """Return the candidate for the first bad gradient; empty if none is bad. No output of the step has a candidate."""
+    """Return the candidate for the first bad gradient; empty if none is bad. Called if no output has a candidate."""
     calls = sort_backward(step, [call for call in step.calls if any(map(call.row_indices.get, BACKWARD_ROLES))])
     # A module with bad gradients does not count if a module within it has bad gradients too.
     ops = {call.op for call in calls if step.list_bad_rows(call, *BACKWARD_ROLES)}
@@ -414,7 +415,7 @@ def find_wrong_gradients(step: RankStep) -> list[Candidate]:
         return [explain_arriving_gradient(step, first, before)]
     sent = step.list_bad_rows(first, "grad_input", "gradient")
     differs = f"the gradient it hands on differs by {step.find_largest_error(sent):.2g}"
-    given = first.row_indices.get("grad_output", [])
+    given = first.row_indices["grad_output"]
     why = f"{differs}, while no compared gradient that it was given is bad, and no compared tensor of the forward pass"
     error = max(step.find_largest_error(given), estimate_relu_error(step, [first]))
     if not step.list_bad_rows(first, "grad_input"):
@@ -434,13 +435,12 @@ def explain_arriving_gradient(step: RankStep, first: Call, before: Sequence[Call
         why = f"{differs}, and it is the first of all dumped gradients: look at labels or loss"
         return make_candidate(step, bad, "input", why)
     # The calls that read the output of `first` pass it the gradient in the backward pass.
-    handing = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
-    handed = [index for call in handing for index in call.row_indices.get("grad_input", ())]
-    error = step.find_largest_error(handed)
-    known = f"differ by {error:.2g} at most" if is_each_compared(step, handed) else "were not all compared"
+    readers = [call for call in before if first.op in step.producers.get(call.op, ())] or before[-1:]
+    gradients = [index for call in readers for index in call.row_indices.get("grad_input", ())]
+    error, are_known = step.find_largest_error(gradients), is_each_compared(step, gradients)
+    known = f"differ by {error:.2g} at most" if are_known else "were not all compared"
     why = f"{differs}; the gradients that it is computed from {known}"
-    error = max(error, estimate_relu_error(step, [first, *handing]))
-    are_known = is_each_compared(step, handed)
+    error = max(error, estimate_relu_error(step, [first, *readers]))
     return make_candidate(step, bad, "operator", why, input_error=error, are_inputs_known=are_known)
 
 

@@ -353,8 +353,10 @@ def make_statistics(flat: FlatTensor, totals: SideTotals, std: float) -> SideSta
 
 def scale_error(error: float, size: float) -> float:
     """Return an error relative to a size; 0 for no error, Inf if only the size is 0, NaN if either is NaN."""
-    if error == 0.0 or math.isnan(error) or math.isnan(size):
-        return math.nan if math.isnan(size) else error
+    if math.isnan(error) or math.isnan(size):
+        return math.nan
+    if error == 0.0:
+        return 0.0
     return error / size if size > 0.0 else math.inf
 
 

@@ -180,9 +180,9 @@ class ModuleRecorder(HookRecorder):
             self.hook_leaving_gradients(call, ends, inputs)
 
     def can_record_gradient(self, call: ModuleCall, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
-        """Return True if a gradient is unambiguous and selected by the plan. `mixed`: tensors with ambiguous ones.
+        """Return True if a gradient is unambiguous and selected by the plan. `mixed`: tensors used more than once.
 
-        Autograd has one gradient for each tensor. If several modules pass a tensor on, their shares are not separate.
+        Autograd has one gradient for each tensor: the sum over its uses.
         """
         if edge in mixed:
             self.ambiguous_gradients.add((call.op, role, index))

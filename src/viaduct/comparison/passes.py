@@ -124,7 +124,8 @@ class FirstPass:
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        self.differing = self.mismatched = 0  # as in Measures (measures.py)
+        self.differing = 0  # elements with a difference above 0
+        self.mismatched = 0  # elements of which one is NaN or Inf and the other is not the same
         self.first_mismatch: int | None = None
         self.pieces_with_nonfinite: set[int] = set()  # their starts
         self.top = LargestErrors()
@@ -230,7 +231,7 @@ class FirstPass:
     def choose_scales(self) -> Scales:
         """Return the scales with which the sums of squares stay within float64; for most tensors UNSCALED."""
         left, right = self.left.largest_magnitude, self.right.largest_magnitude
-        reduction = 0.25 if max(left, right) > 1e307 else 1.0
+        reduction = 0.25 if max(left, right) > 1e307 else 1.0  # the difference may be twice the larger side
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
         return Scales(choose_scale(left), choose_scale(right), choose_scale(error * reduction), reduction)
 

@@ -171,7 +171,7 @@ def move_inside(index: Array, size: int, mode: PaddingMode) -> tuple[Array, Arra
         return index % size, np.ones_like(is_inside)
     if mode == "reflect" and size > 1:
         period = 2 * size - 2
-        folded = np.abs((index + period) % period)
+        folded = index % period
         return np.where(folded < size, folded, period - folded), np.ones_like(is_inside)
     clipped = np.clip(index, 0, size - 1)
     return clipped, np.ones_like(is_inside) if mode == "replicate" else is_inside

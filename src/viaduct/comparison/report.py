@@ -180,7 +180,8 @@ def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
 def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
     """Return the numbers of the measured rows of one step and rank (the origin's, else the first), as executed.
 
-    If outputs were dumped, inputs and their gradients are left out: most are outputs of other operators, or theirs.
+    If outputs were dumped, inputs and their gradients are left out: most are outputs of other operators, and the
+    gradients of these outputs.
     """
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:

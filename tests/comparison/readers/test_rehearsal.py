@@ -66,6 +66,14 @@ def test_ranks_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     assert {tensor.rank for tensor in read(tmp_path).tensors} == {0, 2, 10}
 
 
+@pytest.mark.parametrize(("file", "key"), [("losses.npz", "loss"), ("forward.npz", "conv")])
+def test_a_key_that_rehearsals_do_not_write_is_a_fault(tmp_path: Path, file: str, key: str) -> None:
+    np.savez(write_rank(tmp_path) / file, **{key: np.zeros(2)})
+    assert [tensor.fault for tensor in read(tmp_path).tensors if tensor.fault] == [
+        f"{file} has an unknown key, {key!r}"
+    ]
+
+
 def test_a_damaged_archive_is_a_fault_and_the_others_are_read(tmp_path: Path) -> None:
     (write_rank(tmp_path) / "gradients.npz").write_bytes(b"PK")
     tensors = read(tmp_path).tensors

@@ -1,4 +1,4 @@
-"""A batch norm with another epsilon, or one side's with the statistics of the batch and the other's with others.
+"""A batch norm with another epsilon, or with the statistics of the batch on one side only.
 
 A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Each side's s and t are fitted from
 the dumped input and output. gamma^2 / s^2 is variance + epsilon. If the variances agree, it differs between the sides

@@ -1,6 +1,6 @@
 """Labels that are off by one.
 
-They are the compared integers themselves, or they are read from the gradient of the logits: the gradient of a cross
+The labels are the compared integers themselves, or are read from the gradient of the logits: the gradient of a cross
 entropy is softmax minus one-hot, so in each example its smallest number is at the label.
 """
 
@@ -14,8 +14,8 @@ from viaduct.comparison.divergence import ArrayPair, Divergence
 from viaduct.comparison.records import Array, Cause
 
 NAME = "label offset"
-LABEL_OPERATORS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)  # in an operator's name or type
 OTHER_NAME = "different labels"  # not all off by the same number
+LABEL_OPERATORS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)  # in an operator's name or type
 ADVICE = (
     "Count classes from the same number on both sides: ImageNet records in TensorFlow's form run from 1 to 1000, with "
     "0 for background (1001 classes), PyTorch's from 0 to 999."

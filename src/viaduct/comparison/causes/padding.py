@@ -36,9 +36,10 @@ def explain_by_replay(replay: Replay) -> Cause | None:
     """Report the padding with which the layer gives the left side's output."""
     geometries = list_geometries(replay)
     shares = [replay.explained_share(replay.predict(geometry=geometry)) for geometry in geometries]
-    share, best = max(zip(shares, geometries, strict=True), key=lambda entry: entry[0], default=(0.0, replay.geometry))
+    share = max(shares)
     if share < ENOUGH:
         return None
+    best = geometries[shares.index(share)]
     evidence = f"computed again with {best}, {share:.0%} of the difference is gone; the right has {replay.geometry}"
     return Cause(NAME, evidence, ADVICE, confidence=0.98 * share)
 

@@ -36,11 +36,13 @@ def find_cause(divergence: Divergence) -> Cause | None:
     for half in HALF_FORMATS:
         if half.contains_all(arrays.left) and not half.contains_all(arrays.right):
             return explain_half_values(arrays, half, terms, error)
-    cause = explain_other_order(terms, error)
-    return explain_wider_values(arrays, terms, error) if cause is None and has_half_precision(divergence) else cause
+    if cause := explain_other_order(terms, error):
+        return cause
+    return explain_wider_values(arrays, terms, error) if has_half_precision(divergence) else None
 
 
 def has_half_precision(divergence: Divergence) -> bool:
+    """Return True if any tensor of the step is in half precision."""
     names = {half.name for half in HALF_FORMATS}
     sides = (tensor for row in divergence.step_rows for tensor in (row.pair.left, row.pair.right))
     return any(tensor is not None and tensor.dtype in names for tensor in sides)

@@ -54,7 +54,10 @@ def read(path: Path) -> StoredDump:
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[StoredTensor]:
-    """Return the tensors of one file. `alone`: no other file can hold several, so a tensor's key is its whole name."""
+    """Return the tensors of one file.
+
+    `alone`: no other file can hold several tensors. Then a key within the file is the tensor's whole name.
+    """
     bare, step, rank = _split_path(name)
     path = root / name
     try:

@@ -1,4 +1,4 @@
-"""Files of a dump directory, and other functions that several readers need.
+"""Functions that the readers share: they list the files of a dump directory and read JSON and the headers of tensors.
 
 A dump may come from an untrusted source. So links that lead out of the folder are not followed, pipes and devices are
 not opened, and a file name that is read from a dump is accepted only if it names a file in the same folder.
@@ -46,13 +46,13 @@ class Listing:
 def list_files(root: Path) -> Listing:
     """List the files below a folder; for a file, this file and a mapping.csv beside it (see readers/npu.py)."""
     if not root.is_dir():
-        mapping = [name for name in ("mapping.csv",) if (root.parent / name).is_file()]
+        mapping = ["mapping.csv"] if (root.parent / "mapping.csv").is_file() else []
         return Listing(root.parent, {"": [root.name, *mapping]})
     listing = Listing(root)
     try:
         _add_folder(listing, os.path.realpath(root), "", depth=MAX_DEPTH)
     except _TooMany:
-        listing.notes.append(f"only the first {MAX_FILES:,} files were examined")
+        listing.notes.append(f"only the first {count_files(listing):,} files were examined")
     if listing.outward_links:
         listing.notes.append(f"links that leave the folder were not followed: {join_some(listing.outward_links)}")
     if listing.special:
@@ -62,6 +62,10 @@ def list_files(root: Path) -> Listing:
 
 class _TooMany(Exception):
     """More than MAX_FILES files."""
+
+
+def count_files(listing: Listing) -> int:
+    return sum(map(len, listing.folders.values()))
 
 
 def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> None:
@@ -83,7 +87,7 @@ def _add_folder(listing: Listing, real_root: str, folder: str, depth: int) -> No
             listing.special[f"{folder}/{entry.name}".lstrip("/")] = explain_special(entry)
     if files:
         listing.folders[folder] = sorted(files, key=make_natural_key)
-    if sum(map(len, listing.folders.values())) > MAX_FILES:
+    if count_files(listing) > MAX_FILES:
         raise _TooMany
     if folders and depth == 0:
         listing.notes.append(f"folders below {folder} are nested more than {MAX_DEPTH} deep and were not examined")

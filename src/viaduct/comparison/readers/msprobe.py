@@ -25,6 +25,7 @@ from viaduct.errors import BadData, ViaductError
 KIND = "msprobe"
 DUMP, CONSTRUCT, TENSORS = "dump.json", "construct.json", "dump_tensor_data"
 MAX_DEPTH = 16  # of nested lists in a call's arguments
+MAX_MODULE_DEPTH = 64
 MAX_TENSORS = 2_000_000
 STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "Norm": "norm"}
 DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
@@ -36,7 +37,7 @@ _MODULE = re.compile(r"(?:Module|Cell)\.(.+)\.([^.]+)\.(forward|backward)(?:\.(\
 _ROOT = re.compile(r"(?:Module|Cell)\.([^.]+)\.(forward|backward)(?:\.(\d+))?")
 _GRADIENTS = re.compile(r"(?:Module|Cell)\.(?:(.+)\.)?([^.]+)\.parameters_grad(?:\.(\d+))?", re.DOTALL)
 _FUNCTION = re.compile(r"([A-Za-z]\w*)\.(.+)\.(\d+)\.(forward|backward)", re.DOTALL)
-# Roles of the lists of one entry, by direction.
+# Key within an entry of dump.json -> role of its tensors, for entries of the forward and of the backward pass.
 FORWARD: dict[str, Role] = {
     "input_args": "input", "input_kwargs": "input", "input": "input", "output": "output", "parameters": "parameter",
 }  # fmt: skip
@@ -89,14 +90,17 @@ def find_dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
 
 
 def _list_candidates(path: Path) -> list[str]:
-    """Return the paths of dump.json in the folder, or else in subfolders with msprobe's names."""
+    """Return the relative paths of dump.json: in the folder itself, or else in its step, rank and process folders."""
     if not path.is_dir():
         return []
     if (path / DUMP).is_file():
         return [DUMP]
     below = [name.split("/") for name in list_files(path).files if name.endswith(f"/{DUMP}")]
-    kinds = (_STEP, _RANK, _PROCESS)
-    return ["/".join(parts) for parts in below if all(any(k.fullmatch(name) for k in kinds) for name in parts[:-1])]
+    return ["/".join(parts) for parts in below if all(map(_is_folder_name, parts[:-1]))]
+
+
+def _is_folder_name(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (_STEP, _RANK, _PROCESS))
 
 
 def read(path: Path) -> StoredDump:
@@ -175,7 +179,7 @@ def _read_entry(reader: DumpReader, name: str, entry: Any, order: int) -> None:
 
 
 def _make_refused(reader: DumpReader, op: str, why: str, order: int = 0) -> StoredTensor:
-    """Return a tensor with a fault for an entry that was not understood."""
+    """Return a tensor with a fault that stands for an entry, or a whole dump.json, that could not be read."""
     return StoredTensor(op, order=order, step=reader.step, rank=reader.rank, fault=why)
 
 
@@ -222,9 +226,11 @@ def _make_tensor(
 
 
 def _find_file(reader: DumpReader, name: Any) -> tuple[Path | None, str]:
-    """Return the tensor's file, or None and the reason; it is empty if only statistics were dumped."""
-    if name in (None, "", "-1", -1) or reader.present is None:
-        return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
+    """Return the tensor's file, or None and the reason; the reason is empty if only statistics were dumped."""
+    if name in (None, "", "-1", -1):
+        return None, ""
+    if reader.present is None:
+        return None, f"the folder {TENSORS} is missing beside {DUMP}"
     path = resolve_inside(reader.folder / TENSORS, name)
     if path is None:
         return None, f"{DUMP} names {str(name)[:100]!r}, which lies outside its folder"
@@ -266,9 +272,9 @@ def _read_parents(folder: Path, notes: list[str]) -> dict[str, str]:
 
 
 def _find_edges(reader: DumpReader, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """Return the edges by equal fingerprints of input and output; of several producers the innermost counts.
+    """Return operator -> the operators that feed it: those with an earlier output of the same fingerprint as its input.
 
-    `parents`: operator -> the module that encloses it.
+    If nested modules have the same output, the innermost counts. `parents`: operator -> the module that encloses it.
     """
     producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
@@ -278,10 +284,11 @@ def _find_edges(reader: DumpReader, parents: Mapping[str, str]) -> dict[str, dic
             continue
         if tensor.role == "output":
             producers.setdefault(fingerprint, []).append(tensor.op)
-        elif makers := [
-            op for op in producers.get(fingerprint, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)
-        ]:
-            maker = next((op for op in makers if not any(_encloses(op, other, parents) for other in makers)), makers[0])
+            continue
+        earlier = producers.get(fingerprint, ())
+        makers = [op for op in earlier if op != tensor.op and not _encloses(op, tensor.op, parents)]
+        innermost = [op for op in makers if not any(_encloses(op, other, parents) for other in makers)]
+        for maker in (innermost or makers)[:1]:
             edges.setdefault(tensor.op, {})[maker] = None
     return edges
 
@@ -295,10 +302,11 @@ def _make_fingerprint(tensor: StoredTensor) -> tuple[Any, ...] | None:
 
 
 def _encloses(outer: str, inner: str, parents: Mapping[str, str]) -> bool:
-    if outer == inner or inner.startswith(outer + "."):
-        return outer != inner
-    for _ in range(64):  # the parents in the file may form a ring
-        inner = parents.get(inner, "")
-        if not inner or inner == outer:
-            return inner == outer
+    if outer == inner:
+        return False
+    enclosing = inner
+    for _ in range(MAX_MODULE_DEPTH):  # the parents in the file may form a ring
+        if enclosing == outer or enclosing.startswith(outer + "."):
+            return True
+        enclosing = parents.get(enclosing, "")
     return False

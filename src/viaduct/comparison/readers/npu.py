@@ -90,10 +90,7 @@ class DumpFile:
 
 
 def can_read(path: Path) -> bool:
-    """Return True if files beside a mapping.csv have numbers as names, or if many files have names of NPU dumps.
-
-    They are many if their number exceeds half the number of tensor files.
-    """
+    """Return True if files beside a mapping.csv have numbers as names, or most tensor files have names of NPU dumps."""
     listing = list_files(path)
     matches = [split_name(Path(name).name) is not None for name in listing.files]
     has_mapping = any(MAPPING in names and any(map(_is_number, names)) for names in listing.folders.values())
@@ -105,7 +102,7 @@ def _is_number(name: str) -> bool:
 
 
 def _count_tensor_files(listing: Listing) -> int:
-    """Count the tensor files. Numbers as names are left out: they may be files of an NPU whose mapping.csv is lost."""
+    """Count the tensor files, without those named by a number: they may be files of an NPU that lost mapping.csv."""
     return sum(name.endswith(SUFFIXES) and not _is_number(Path(name).name) for name in listing.files)
 
 
@@ -175,7 +172,7 @@ def _is_operator_name(text: str) -> bool:
 
 
 def count_before_time(texts: Iterable[str]) -> int:
-    """Return the number of numbers before the time: one (task) or two (task, stream).
+    """Return how many numbers stand before the time: one (task) or two (task, stream).
 
     An operator's own name may end in numbers, so the smallest count within a folder is the right one.
     """
@@ -198,7 +195,7 @@ def find_time_part(parts: list[str]) -> int:
 
 
 def parse_call(text: str, before_time: int) -> OperatorCall:
-    """Return the call of a file's name; `before_time`: the number of numbers before the time."""
+    """Return the call of a file's name; `before_time`: how many numbers stand before the time."""
     parts = text.split(".")
     time = find_time_part(parts)
     task = max(time - before_time, 2)
@@ -324,9 +321,6 @@ def _make_unnamed(path: Path, order: int) -> StoredTensor:
 
 
 def _make_settings(files: list[DumpFile]) -> dict[str, str]:
-    settings = {"device": "npu"}
-    if files and (model := files[0].identity.model):
-        settings["model"] = model
-    if files and (run := files[0].identity.run):
-        settings["run"] = run
-    return settings
+    identity = files[0].identity if files else FolderIdentity()
+    settings = {"device": "npu", "model": identity.model, "run": identity.run}
+    return {name: value for name, value in settings.items() if value}

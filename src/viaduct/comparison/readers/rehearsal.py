@@ -71,13 +71,17 @@ def identify_loss(name: str) -> Identity:
 
 def identify_call(name: str) -> Identity:
     match = CALL.fullmatch(name)
-    assert match is not None
+    if match is None:
+        raise ValueError(name)
     number, module, input_index = match.groups()
     return module or ROOT_MODULE, "output" if input_index is None else "input", int(input_index or 0), int(number), 0
 
 
 def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[StoredTensor]:
-    """Yield the tensors of one archive, identified by their keys; an unreadable one has a fault."""
+    """Yield the tensors of one archive, identified by their keys; an unreadable one has a fault.
+
+    `identify` raises ValueError for a key that rehearsals do not write.
+    """
     if not path.exists():
         return
     try:
@@ -87,7 +91,11 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
         return
     calls: Counter[tuple[str, Role, int]] = Counter()
     for name, header in headers.items():
-        op, role, index, order, step = identify(name)
+        try:
+            op, role, index, order, step = identify(name)
+        except ValueError:
+            yield StoredTensor(f"{path.stem} {name}", rank=rank, fault=f"{path.name} has an unknown key, {name!r}")
+            continue
         call = calls[op, role, index]
         if role in ("input", "output") and op != LOSS:  # a loss is not the call of a module
             calls[op, role, index] += 1

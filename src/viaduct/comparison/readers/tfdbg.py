@@ -51,8 +51,8 @@ def read(path: Path) -> StoredDump:
         newest[key] = max(dated_file, newest.get(key, dated_file))
     order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=make_natural_key))}
     tensors = [
-        read_header_of(StoredTensor(op, index=index, order=order[op], path=listing.root / name))
-        for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
+        read_header_of(StoredTensor(op, index=index, order=order[op], path=listing.root / newest[op, index][1]))
+        for op, index in sorted(newest, key=lambda key: (order[key[0]], key[1]))
     ]
     for unnamed_path in (listing.root / name for name in unnamed):
         tensors.append(read_header_of(StoredTensor(unnamed_path.stem, order=len(order), path=unnamed_path)))
