@@ -40,6 +40,11 @@ def test_of_the_script_only_the_lines_around_the_failure_are_quoted(tmp_path: Pa
     assert not list(quote_lines(tmp_path / "gone.py", 1))
 
 
+def test_a_form_feed_does_not_end_a_quoted_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\n\x0c\ny = 1 / 0\n")
+    assert list(quote_lines(tmp_path / "train.py", 3))[-1] == ">     3  y = 1 / 0"
+
+
 def test_the_last_traceback_is_quoted_and_never_a_whole_log(tmp_path: Path) -> None:
     run = make_failed_run(tmp_path, ["OWN"], "ValueError: last")
     path = tmp_path / "runs" / "original" / "output.txt"

@@ -108,6 +108,16 @@ def test_a_digit_that_is_not_octal_stands_for_itself_after_a_backslash(tmp_path:
     assert list(read_graph(write_graph(tmp_path / "g.txt", r'graph { op { name: "a\8" } }')).nodes) == ["a8"]
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    text = b'\xef\xbb\xbfgraph { op { name: "a" } }'
+    assert list(read_graph(write_graph(tmp_path / "g.txt", text)).nodes) == ["a"]
+
+
+def test_an_input_with_a_number_that_is_too_long_is_left_out(tmp_path: Path) -> None:
+    text = 'graph { op { name: "a" input: "x:0" input: "y:' + "9" * 5000 + '" } }'
+    assert read_graph(write_graph(tmp_path / "g.txt", text)).nodes["a"].inputs == (("x", 0),)
+
+
 def test_a_name_of_two_operators_is_noted(tmp_path: Path) -> None:
     graph = read_graph(write_graph(tmp_path / "g.txt", 'graph { op { name: "a" } op { name: "a" } }'))
     assert "1 operators with the name of an earlier one" in graph.notes[0]

@@ -53,6 +53,8 @@ def to_fractal_nz(matrix: Array) -> Array:
         ((2, 1, 4, 16), ("NC1HWC0", "NCHW", (2, 3, 4, 2))),
         ((9, 1, 16, 16), ("FRACTAL_Z", "NCHW", (16, 17, 3, 3))),
         ((2, 1, 16, 16), ("FRACTAL_NZ", "ND", (16, 8))),
+        ((9, 1, 16, 0), ("FRACTAL_Z", "NCHW", (16, 16, 3, 3))),
+        ((2, 1, 16, 0), ("FRACTAL_NZ", "ND", (16, 8))),
         ((6, 4), ("ND", "ND", (4, 6))),  # perhaps transposed
         ((6, 4), ("", "", (24,))),  # nobody says why
         ((3, 4), ("C1HWNCoC0", "NCHW", (3, 4))),

@@ -265,22 +265,27 @@ def iterate_leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tu
     """
     if len(above) > MAX_DEPTH:
         raise Unreadable(f"its values are nested more than {MAX_DEPTH} deep")
-    items: list[tuple[Any, Any]] | None = None
-    if isinstance(value, argparse.Namespace):
-        items = list(vars(value).items())
-    elif isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, (list, tuple)):
-        items = list(enumerate(value))
-    elif isinstance(value, (set, frozenset)):
-        items = list(enumerate(sorted(value, key=repr)))
-    if items is None or id(value) in above:
-        yield name or "value", value if items is None else "…"
-        return
-    if not items:
+    items = list_items(value)
+    if items is None:
+        yield name or "value", value
+    elif id(value) in above:
+        yield name or "value", "…"
+    elif not items:
         yield name or "value", "(empty)"
-    for key, child in items:
-        yield from iterate_leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
+    else:
+        for key, child in items:
+            yield from iterate_leaves(child, f"{name}.{key}" if name else str(key), (*above, id(value)))
+
+
+def list_items(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return the items of a container with their keys or numbers; None for any other value."""
+    if isinstance(value, argparse.Namespace):
+        return list(vars(value).items())
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, (list, tuple)):
+        return list(enumerate(value))
+    return list(enumerate(sorted(value, key=repr))) if isinstance(value, (set, frozenset)) else None
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:

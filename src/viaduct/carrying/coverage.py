@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.carrying.sides import Side, Sides
-from viaduct.migration.diffing import AlignedLine
+from viaduct.migration.diffing import AlignedLine, Piece
+from viaduct.migration.source import lines_of
 from viaduct.rehearsal import counters
 from viaduct.rehearsal.counters import ChangedUnits, Span
 from viaduct.rehearsal.plan import Plan
@@ -59,18 +60,20 @@ def iterate_marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
 
     If more parts were removed than added, or none was added, the whole line is one span.
     """
-    column = 0
-    removed, added = (
-        [piece for piece in pieces if piece.marked and piece.text.strip()]
-        for pieces in (row.old_pieces, row.new_pieces)
-    )
-    if len(added) < len(removed) or not added:
+    removed, added = (sum(map(is_marked, pieces)) for pieces in (row.old_pieces, row.new_pieces))
+    if added < removed or not added:
         yield Span(line)
         return
+    column = 0
     for piece in row.new_pieces:
-        if piece in added:
+        if is_marked(piece):
             yield Span(line, column, column + len(piece.text))
         column += len(piece.text)
+
+
+def is_marked(piece: Piece) -> bool:
+    """Return True if the other side does not have this part of a line, and it is not blank."""
+    return piece.marked and bool(piece.text.strip())
 
 
 def find_changed_code(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], ChangedUnits]]:
@@ -115,7 +118,7 @@ def read_edits(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     edits, offset = [], 0  # `offset`: the index of a file's first count
     for path, (_, changed) in find_changed_code(Path(plan.source_tree), sides, side).items():
         file = Path(plan.source_tree) / path
-        lines = counters.decode(read_source(file, file.read_bytes())).splitlines()
+        lines = lines_of(counters.decode(read_source(file, file.read_bytes())))
         for line, units in sorted(changed.unit_indices_by_line.items()):
             parts = tuple(counts[offset + unit] if counts else 0 for unit in units)
             cell = locate_line(file, line).removeprefix(f"{file} ") if is_notebook(path) else ""

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.rehearsal import project
+from viaduct.migration.source import lines_of
+from viaduct.rehearsal import counters, project
+from viaduct.scripts.notebook_runs import read_source
 
 DEVICE_FUNCTIONS = {  # the last parts of their names
     "is_available", "device_count", "is_gpu_available", "is_built_with_cuda", "list_physical_devices", "is_cuda",
@@ -23,7 +25,7 @@ class DeviceTest:
     """A line that tests the device."""
 
     file: str
-    line: int
+    line: int  # in a notebook: of all code cells in order
     text: str
 
     @property
@@ -35,7 +37,7 @@ def list_device_tests(script: Path, root: Path) -> list[DeviceTest]:
     """Return the lines of the script, and of the project files that it imports, that test the device."""
     tests = []
     for source in project.read_project(script).sources:
-        lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = lines_of(counters.decode(read_source(source.path, source.path.read_bytes())))
         name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
         numbers = sorted(set(find_device_tests(source.tree)))
         tests += [DeviceTest(name, number, lines[number - 1].strip()) for number in numbers]

@@ -14,6 +14,7 @@ from viaduct import __version__
 from viaduct.carrying.carry import CarryResult
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
+from viaduct.migration.source import lines_of
 
 CONTEXT_LINES = 5  # of the script before and after the one that failed
 MAX_TRACEBACK_LINES = 80
@@ -48,7 +49,7 @@ def make_lines(result: CarryResult, run: Run) -> Iterator[str]:
 def quote_lines(path: Path, line: int) -> Iterator[str]:
     if not path.is_file():
         return
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = lines_of(path.read_text(encoding="utf-8", errors="replace"))
     for number in range(max(1, line - CONTEXT_LINES), min(len(lines), line + CONTEXT_LINES) + 1):
         yield f"{'>' if number == line else ' '} {number:5d}  {lines[number - 1]}"
 

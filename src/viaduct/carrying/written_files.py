@@ -161,10 +161,7 @@ def compare_values(
     skipped = [key for key in keys if ours.may_skip_values and (key not in ours.values or key not in theirs.values)]
     values = {key: (ours.values.get(key), theirs.values.get(key)) for key in keys if key not in {*skipped, *unstable}}
     bad = [f"{pair.name} {pair.why or f'is off by {pair.error:.2g}'}" for pair in judged if pair.bad]
-    for key, (left, right) in values.items():
-        if not is_same_value(left, right, runs.allowed):
-            left, right = ("not there" if value is None else value for value in (left, right))
-            bad.append(f"{key} is {left} in the original, {right} after the migration")
+    bad += [describe_other_value(key, *both) for key, both in values.items() if not is_same_value(*both, runs.allowed)]
     count = len(pairs) + len(values)
     if bad:
         return WrittenFile(name, "differs", describe_some(bad), count)
@@ -186,6 +183,11 @@ def compare_values(
     if hidden:
         result += f", {hidden} of them mostly rounding"
     return WrittenFile(name, "equal" if equal else "rounding", f"{counts} {result}{ending}", count)
+
+
+def describe_other_value(key: str, left: str | None, right: str | None) -> str:
+    left, right = ("not there" if value is None else value for value in (left, right))
+    return f"{key} is {left} in the original, {right} after the migration"
 
 
 def compare_storages(name: str, ours: Content, theirs: Content) -> WrittenFile:
@@ -251,17 +253,20 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
     left_again = read_lines(again[0], runs.original_again) if again[0] and runs.original_again else left
     right_again = read_lines(again[1], runs.migrated_again) if again[1] and runs.migrated_again else right
     pairs = pair_lines(left, right)
-    numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
-    bad, count, inexact = [], 0, False
+    left_numbers, right_numbers = find_stable_numbers(left, left_again), find_stable_numbers(right, right_again)
+    bad = []
+    is_equal = True  # in all numbers that are compared
     hides_differences = False  # lines differ, but not in the numbers that are compared
     unrepeated = 0  # lines that only one of a side's two runs writes
     for a, b in pairs:
-        both = [(x, y) for x, y in zip(numbers[0][a], numbers[1][b], strict=True) if x is not None and y is not None]
-        count += 1
-        inexact = inexact or any(x != y for x, y in both)
-        has_unstable = len(both) < len(numbers[0][a])
-        hides_differences |= left[a] != right[b] and (has_unstable or all(x == y for x, y in both))
-        if any(not is_alike(x, y, runs.allowed) for x, y in both):
+        compared = [
+            (x, y) for x, y in zip(left_numbers[a], right_numbers[b], strict=True) if x is not None and y is not None
+        ]
+        is_equal_line = all(x == y for x, y in compared)
+        is_equal = is_equal and is_equal_line
+        if left[a] != right[b] and (is_equal_line or len(compared) < len(left_numbers[a])):
+            hides_differences = True
+        if any(not is_alike(x, y, runs.allowed) for x, y in compared):
             bad.append(f"{describe_line(left[a])} in the original, {describe_line(right[b])} after the migration")
     for lines, others, second, paired, side in (
         (left, right, left_again, {a for a, _ in pairs}, "the original"),
@@ -272,16 +277,15 @@ def compare_lines(runs: ComparedRuns, name: str, sides: Contents, again: SecondC
         only = (lines[index] for index in sorted(repeated - paired))
         bad += [f"{describe_line(line)} is written by {side} {describe_absence(line, others)}" for line in only]
     if bad:
-        return WrittenFile(name, "differs", describe_some(bad), count)
-    if not count:
+        return WrittenFile(name, "differs", describe_some(bad), len(pairs))
+    if not pairs:
         return WrittenFile(name, "not compared", "both sides write no line in common, and neither repeats its own")
-    state: State = "rounding" if inexact else "equal"
-    result = "within rounding" if inexact else "equal"
+    result = "equal" if is_equal else "within rounding"
     if hides_differences:
         result += " except for device names and numbers that do not repeat themselves"
     if unrepeated:
         result += f"; not compared, since a second run does not write it: {plural(unrepeated, 'line')}"
-    return WrittenFile(name, state, f"{plural(count, 'line')} {result}", count)
+    return WrittenFile(name, "equal" if is_equal else "rounding", f"{plural(len(pairs), 'line')} {result}", len(pairs))
 
 
 def read_lines(content: Content, run: Run) -> list[str]:

@@ -23,6 +23,7 @@ from viaduct.errors import BadData
 
 MAX_DEPTH = 32  # of messages and lists within each other; the fields that are kept lie at most seven deep
 MAX_OPERATORS = 2_000_000
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it at the beginning of a text
 
 # Names of the attributes and fields that are read.
 ORIGINALS, SPLIT_PART, L1_GROUP = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
@@ -90,7 +91,7 @@ def read_graph(path: Path) -> Graph:
     try:
         with path.open("rb") as file:
             beginning = file.read(4096)
-            start = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            start = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
             if start in (b"{", b"["):
                 record = load_json(path)
                 if not isinstance(record, dict):
@@ -143,8 +144,9 @@ def _make_node(tree: Tree) -> Node:
 def _read_inputs(tree: Tree) -> Iterator[tuple[str, int]]:
     for text in _list_values(tree, "input"):
         producer, _, number = _keep_text(text).rpartition(":")
-        if producer and number.strip().isdecimal():  # ":-1" is a control edge
-            yield producer.strip(), int(number)
+        output = _parse_int(number)
+        if producer and output is not None and output >= 0:  # ":-1" is a control edge
+            yield producer.strip(), output
 
 
 def _read_originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
@@ -237,7 +239,8 @@ class _TextParser:
     """Parser of protocol buffers in their text form: `name: value` and `name { … }`."""
 
     def __init__(self, text: mmap.mmap | bytes, path: Path) -> None:
-        self.text, self.path, self.position = text, path, 0
+        self.text, self.path = text, path
+        self.position = len(BYTE_ORDER_MARK) if text[:3] == BYTE_ORDER_MARK else 0
         self.operators = 0
 
     def read_token(self) -> tuple[int, bytes]:

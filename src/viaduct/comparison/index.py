@@ -105,7 +105,11 @@ def to_record(entry: Entry) -> dict[str, Any]:
 
 def encode_float(value: float) -> float | str:
     """Return a float, or a text for NaN and infinities, which JSON cannot hold."""
-    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Inf" if value > 0 else "-Inf"
 
 
 def read_index(path: Path) -> Index:

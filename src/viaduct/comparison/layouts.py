@@ -21,6 +21,8 @@ ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # names that do not state
 def convert_layout(array: Array, layout: Layout) -> Array:
     """Return the left array with the right's axes and shape; raise BadData if the layouts do not allow it."""
     left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
+    if not array.size:  # it has no blocks to join
+        return _fit_shape(array, shape, left, right)
     if left == "NC1HWC0":
         return _join_blocks(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
     if left == "NDC1HWC0":

@@ -33,9 +33,9 @@ DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "i
 _STEP = re.compile(r"step(\d{1,12})")
 _RANK = re.compile(r"rank(\d{0,6})")
 _PROCESS = re.compile(r"proc(\d+)")
-_MODULE = re.compile(r"(?:Module|Cell)\.(.+)\.([^.]+)\.(forward|backward)(?:\.(\d+))?", re.DOTALL)
-_ROOT = re.compile(r"(?:Module|Cell)\.([^.]+)\.(forward|backward)(?:\.(\d+))?")
-_GRADIENTS = re.compile(r"(?:Module|Cell)\.(?:(.+)\.)?([^.]+)\.parameters_grad(?:\.(\d+))?", re.DOTALL)
+_MODULE = re.compile(r"(?:Module|Cell)\.(.+)\.([^.]+)\.(forward|backward)(?:\.(\d{1,12}))?", re.DOTALL)
+_ROOT = re.compile(r"(?:Module|Cell)\.([^.]+)\.(forward|backward)(?:\.(\d{1,12}))?")
+_GRADIENTS = re.compile(r"(?:Module|Cell)\.(?:(.+)\.)?([^.]+)\.parameters_grad(?:\.(\d{1,12}))?", re.DOTALL)
 _FUNCTION = re.compile(r"([A-Za-z]\w*)\.(.+)\.(\d+)\.(forward|backward)", re.DOTALL)
 # Key within an entry of dump.json -> role of its tensors, for entries of the forward and of the backward pass.
 FORWARD: dict[str, Role] = {

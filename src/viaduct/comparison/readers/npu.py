@@ -45,9 +45,10 @@ RAW = (
 _CONVERTED = re.compile(r"(.+)\.(input|output)\.(\d{1,6})((?:\.[A-Za-z0-9_]+){0,2})\.npy", re.DOTALL)
 # Names of files that older tools converted: only the number of an output.
 _NUMBERED = re.compile(r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOTALL)
-_TAIL = re.compile(r"((?:\.\d{1,255}){2,})$")
+_TAIL = re.compile(r"(?:\.\d+){2,}$")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LAYOUT = re.compile(r"N[A-Z0-9]{1,7}|HWCN|FRACTAL_[A-Z0-9_]+|CHWN")
+MAX_DIGITS = 255  # of a number in a name; one in mapping.csv may be longer than int() accepts
 MIN_TIME_DIGITS = 13  # a time in microseconds has 16; other numbers are far shorter
 
 
@@ -166,6 +167,8 @@ def _is_operator_name(text: str) -> bool:
     """
     parts = text.split(".")
     if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
+        return False
+    if any(part.isdecimal() and len(part) > MAX_DIGITS for part in parts):
         return False
     time = find_time_part(parts)
     return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= MIN_TIME_DIGITS)
