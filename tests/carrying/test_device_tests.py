@@ -38,3 +38,4 @@ def test_the_lines_of_a_notebook_are_those_of_its_code_cells(tmp_path: Path) -> 
     (tmp_path / "train.ipynb").write_text(json.dumps(notebook))  # a single line
     (test,) = list_device_tests(tmp_path / "train.ipynb", tmp_path)
     assert test.text == "if torch.cuda.is_available():"
+    assert test.place == "train.ipynb cell 2, line 2"

@@ -91,9 +91,10 @@ def test_a_carry_that_proves_nothing_of_its_edits_is_refused(
 def test_a_folder_that_is_no_carry_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="No such file"):
         read_earlier(tmp_path, tmp_path / "out", "npu", "error")
-    (tmp_path / "carry.json").write_text("[1]")
-    with pytest.raises(BadValue, match="was written by another version"):
-        read_earlier(tmp_path, tmp_path / "out", "npu", "error")
+    for text in ("[1]", "[" * 100_000):
+        (tmp_path / "carry.json").write_text(text)
+        with pytest.raises(BadValue, match="was written by another version"):
+            read_earlier(tmp_path, tmp_path / "out", "npu", "error")
 
 
 def test_the_folder_that_is_written_to_is_no_earlier_one(tmp_path: Path) -> None:

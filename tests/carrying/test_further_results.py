@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from viaduct.carrying.further_results import (
+    NUMBER,
     ComparedRuns,
     FurtherResults,
     compare_further_results,
@@ -98,6 +99,10 @@ def test_an_input_that_is_infinite_on_one_side_only_is_reported(tmp_path: Path) 
     for left, right in ((finite, infinite), (infinite, finite)):
         assert compare_inputs(with_inputs(tmp_path, "a", left), with_inputs(tmp_path, "b", right))
     assert not compare_inputs(with_inputs(tmp_path, "a", infinite), with_inputs(tmp_path, "b", infinite))
+
+
+def test_a_part_of_a_hash_is_no_number() -> None:
+    assert NUMBER.findall("commit 7e405988123456789012 at 1.5e-05") == ["1.5e-05"]
 
 
 def test_a_fingerprint_takes_what_it_finds() -> None:

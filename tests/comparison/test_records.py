@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from viaduct.comparison.align import ROLES
+from viaduct.comparison.align import ROLE_ORDER
 from viaduct.comparison.measures import measure
 from viaduct.comparison.records import RESULTS, SEVERITY, Pair, Result, Role, Row, StoredTensor, count_results
 
@@ -40,5 +40,5 @@ def test_a_tensor_is_shown_with_operator_role_and_number() -> None:
 
 
 def test_every_role_has_a_place_in_execution_order_and_every_result_a_severity() -> None:
-    assert sorted(ROLES) == sorted(get_args(Role))
+    assert sorted(ROLE_ORDER) == sorted(get_args(Role))
     assert sorted(SEVERITY) == sorted(RESULTS) == sorted(get_args(Result))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from viaduct.migration.source import lines_of
 from viaduct.rehearsal import counters, project
-from viaduct.scripts.notebook_runs import read_source
+from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
 
 DEVICE_FUNCTIONS = {  # the last parts of their names
     "is_available", "device_count", "is_gpu_available", "is_built_with_cuda", "list_physical_devices", "is_cuda",
@@ -27,10 +27,12 @@ class DeviceTest:
     file: str
     line: int  # in a notebook: of all code cells in order
     text: str
+    cell: str = ""  # in a notebook: the cell and the line within it
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}"
+        """Return FILE:LINE, or the file and the notebook's cell."""
+        return f"{self.file} {self.cell}" if self.cell else f"{self.file}:{self.line}"
 
 
 def list_device_tests(script: Path, root: Path) -> list[DeviceTest]:
@@ -39,8 +41,10 @@ def list_device_tests(script: Path, root: Path) -> list[DeviceTest]:
     for source in project.read_project(script).sources:
         lines = lines_of(counters.decode(read_source(source.path, source.path.read_bytes())))
         name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
-        numbers = sorted(set(find_device_tests(source.tree)))
-        tests += [DeviceTest(name, number, lines[number - 1].strip()) for number in numbers]
+        for number in sorted(set(find_device_tests(source.tree))):
+            place = locate_line(source.path, number)
+            cell = place.removeprefix(f"{source.path} ") if is_notebook(source.path) else ""
+            tests.append(DeviceTest(name, number, lines[number - 1].strip(), cell))
     return tests
 
 

@@ -67,7 +67,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> EarlierCarry:
     except OSError as error:
         advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
         raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         problem = f"{flag}: {folder / RECORD_FILE} is damaged, or was written by another version of carry."
         raise BadValue(problem, "Carry it again.") from None
 

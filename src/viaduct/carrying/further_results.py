@@ -20,7 +20,8 @@ from viaduct.carrying.running import Run
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.printing import read_printed_lines
 
-NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
+# No number is a text such as 7e405988123456789012, part of a hash: Decimal refuses such an exponent.
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d{1,6})?(?![\w])")
 DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 # A time of day whose separators are equal: {0} becomes a backreference to the first separator.

@@ -71,7 +71,7 @@ def as_record(result: CarryResult) -> dict[str, Any]:
         "limits_mode": request.limits,
         "earlier": [{"folder": carry.folder, "arguments": carry.arguments} for carry in result.earlier_carries],
         "edits": coverage.as_record(result.edits),
-        "branches": [asdict(test) for test in result.device_tests],
+        "branches": [{"file": test.file, "line": test.line, "text": test.text} for test in result.device_tests],
         "commands": [
             {"for": name, "command": line} for name, line in list_commands(request, result.sides, result.framework)
         ],
