@@ -33,10 +33,10 @@ export HCCL_EXEC_TIMEOUT="${HCCL_EXEC_TIMEOUT:-1800}"      # seconds that they w
 export HCCL_WHITELIST_DISABLE="${HCCL_WHITELIST_DISABLE:-1}" # 1: ranks need no white list of each other's addresses
 export ASCEND_GLOBAL_LOG_LEVEL="${ASCEND_GLOBAL_LOG_LEVEL:-3}" # 0 debug, 1 info, 2 warning, 3 error
 export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}" # 0: CANN's log goes to its files
-export GLOG_v="${GLOG_v:-2}"
+export GLOG_v="${GLOG_v:-2}" # for MindSpore: 0 debug, 1 info, 2 warning, 3 error
 # The cards to use, in ascending order. Unset means all.
 # export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3
-# Slurm counts these cards as GPUs, but sets only CUDA_VISIBLE_DEVICES: take its choice over.
+# Slurm lists a job's cards as GPUs, but does not set ASCEND_RT_VISIBLE_DEVICES itself.
 slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
 if [ -z "${ASCEND_RT_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
     export ASCEND_RT_VISIBLE_DEVICES="$slurm_cards"
@@ -51,17 +51,17 @@ export LD_LIBRARY_PATH="$NEUWARE_HOME/lib64:${LD_LIBRARY_PATH:-}"
 export CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE="${CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE:-1}"
 # The cards to use. Unset means all.
 # export MLU_VISIBLE_DEVICES=0,1,2,3
-# Slurm counts these cards as GPUs, but sets only CUDA_VISIBLE_DEVICES: take its choice over.
+# Slurm lists a job's cards as GPUs, but does not set MLU_VISIBLE_DEVICES itself.
 slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
 if [ -z "${MLU_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
     export MLU_VISIBLE_DEVICES="$slurm_cards"
 fi
 """,
     "cuda": """\
-# NVIDIA: nothing is required, and Slurm sets CUDA_VISIBLE_DEVICES itself. These two make a failing collective report an
-# error instead of hanging.
+# NVIDIA: nothing is required, and Slurm sets CUDA_VISIBLE_DEVICES itself.
+# 1: a collective that fails or times out ends its process, which would hang otherwise.
 export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
-export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
+export NCCL_DEBUG="${NCCL_DEBUG:-WARN}" # NCCL prints warnings, such as the cause of a failure
 # The cards to use. Unset means all.
 # export CUDA_VISIBLE_DEVICES=0,1,2,3
 """,

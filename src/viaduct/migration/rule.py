@@ -152,8 +152,8 @@ class Rule:
         return name in (self.name, self.name.partition(".")[2], *self.spec_rows) or short in self.former_names
 
 
-def make_rule_on_result(module: str, category: Category = "report", **fields: Any) -> Rule:
-    """Return a rule for all targets and modes that runs after all other rules, to report on their result."""
+def make_rule_on_migrated_code(module: str, category: Category = "report", **fields: Any) -> Rule:
+    """Return a rule for all targets and modes that runs after all others and reports on the migrated code."""
     return Rule(module, category=category, targets=ALL_TARGETS, modes=ALL_MODES, runs_last=True, **fields)
 
 

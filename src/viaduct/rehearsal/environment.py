@@ -34,13 +34,13 @@ def make_environment(plan: Plan) -> dict[str, str]:
     paths = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     environment["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *paths])
     environment["PYTHONUNBUFFERED"] = "1"  # a process that is killed has printed all its output
-    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # the stand-in's device is registered before a plug-in's
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # else a plug-in takes the place of the stand-in's device
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # 2: TensorFlow logs errors only
     if plan.seed is not None:
         environment["PYTHONHASHSEED"] = str(plan.seed % 2**32)
     if plan.file_view != "here":
-        # Files that the script writes in an overlay or mirror are kept as its results, except those in `scratch`. So
-        # temporary files are not kept, even if the user's project itself lies in the common temporary folder.
+        # If the project lies in the common temporary folder, all files that the script writes there are kept in the
+        # record (`files.is_kept`). Temporary files therefore get a folder of their own, from which nothing is kept.
         scratch = find_scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
         environment["TMPDIR"] = str(scratch)
@@ -53,7 +53,7 @@ def make_own_variables(plan: Plan) -> dict[str, str]:
         PLAN_VARIABLE: str(Path(plan.record_folder) / PLAN_FILE),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
         limits.RECORD_VARIABLE: plan.record_folder,
-        # Folders of the user's files: those that are executed, and the folder in which the script runs.
+        # Folders of the user's files: the project that is executed, the script's, and the one in which it starts.
         limits.PROJECT_VARIABLE: os.pathsep.join(
             dict.fromkeys([plan.executed_root, plan.script_folder, plan.visible_start_folder])
         ),

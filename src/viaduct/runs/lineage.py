@@ -36,8 +36,10 @@ Kind = Literal["run", "weights", "data", "missing"]
 WeightsState = Literal["same", "unrecorded", "missing", "changed"]
 """State of the recorded weights in a run, the best first.
 
-same: a file of weights has the recorded checksum; unrecorded: there is no checksum to compare; missing: the recorded
-file and the checkpoints with this checksum are gone; changed: such a file is there, with another checksum.
+same: the content of a file of weights has the recorded checksum
+unrecorded: no checksum was recorded
+missing: the recorded file does not exist, nor does any that a checkpoint's manifest lists with this checksum
+changed: such a file exists, but its content has another checksum
 """
 NOTES: dict[WeightsState, str] = {  # added to the note about a run that was found; the other states add nothing
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
@@ -135,7 +137,7 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run in which the recorded weights have the best state, then with the same final weights, or None."""
+    """Return the run with the best WeightsState; among equals one whose final weights fit; None without runs."""
     order = get_args(WeightsState)
     return min(runs, key=lambda run: (order.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
@@ -215,7 +217,7 @@ def trace_run(run: RunFacts, candidates: Candidates, descendants: tuple[str, ...
         return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are above")
     if weights := trace_weights(run, candidates, (*descendants, key)):
         node.parents.append(weights)
-    node.parents.append(describe_data(run))
+    node.parents.append(trace_data(run))
     return node
 
 
@@ -261,8 +263,8 @@ def describe_file(init: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def describe_data(run: RunFacts) -> Node:
-    """Return the node of a run's data; its parent is the build of the records, if that is recorded."""
+def trace_data(run: RunFacts) -> Node:
+    """Return the node of a run's data; its parent tells what `viaduct data build` made it from, if that is recorded."""
     location = run.data_path or f"{run.data} (built in)"
     if run.fingerprint is None:
         return Node("data", f"data {location}", "fingerprint not recorded")

@@ -64,7 +64,7 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
     for callback in callbacks:
         if not isinstance(callback, Callback):
             message = f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback."
-            raise BadValue(message, "A class is given as an object: callbacks=(MyCallback(),)")
+            raise BadValue(message, "Give an instance, not the class: callbacks=(MyCallback(),)")
 
 
 @contextmanager
@@ -85,10 +85,11 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     """Turn errors of the author's parts into BadValue. `step` is counted from 0; it is None in an evaluation.
 
-    The author's parts are functions, and a network that is not viaduct's own. If the recipe has any, every error of the
-    first step is attributed to them. Later only errors in the author's code, network or optimizer are; any other one is
-    a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a batch norm and a lost rank are
-    raised unchanged.
+    The author's parts are functions, and a network outside of viaduct, whose code may fail without a bug of viaduct:
+    `recipe.model` is then `timm:NAME`, `torchvision:NAME` or `package.module:function`. If the recipe has such parts,
+    every error of the first step is attributed to them. Later only errors in the author's code, network or optimizer
+    are; any other one is a bug of viaduct and keeps its traceback. Lack of memory, a batch too small for a batch norm
+    and a lost rank are raised unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
@@ -104,6 +105,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
         parts = own_parts.values()
+        # Names of timm and torchvision remain strings: there is no file of the author to look for.
         functions = [sources.find_function(part) if sources.is_function(part) else part for part in parts]
         evidence = [*layer, *find_author_line(error, functions)]
         objects = [frame.f_locals.get("self") for frame in list_frames(error)]
@@ -143,7 +145,8 @@ def describe_failing_layer(error: BaseException, model: Callable[..., Any] | str
     location = f"in layer {name!r}" if name else "in the network itself"
     kind = repr(layer).partition("\n")[0] if not list(layer.children()) else type(layer).__name__
     line = f"{location}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
-    # The traceback has no line of the author if torch calls the layer: name the function that builds the network.
+    # Layers of an nn.Sequential are called by torch's code, so that no line of the author is in the traceback: name the
+    # function that builds the network.
     code = find_code(model)
     return [f"{line}; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else line]
 
@@ -156,7 +159,7 @@ def list_frames(error: BaseException) -> list[FrameType]:
 
 
 def find_author_line(error: BaseException, functions: Iterable[Any]) -> list[str]:
-    """Return the last line of the author's file in the traceback, if there is one."""
+    """Describe the innermost line of the traceback that is in a file of these functions; [] if there is none."""
     files = {code.co_filename for function in functions if (code := find_code(function))}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return [f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"] if frames else []

@@ -61,6 +61,6 @@ def test_a_failing_hook_does_not_prevent_the_users_own(calls: list[str], monkeyp
 
 
 def test_every_module_that_it_calls_has_the_function(calls: list[str]) -> None:
-    names = runpy.run_path(str(HOOK / "sitecustomize.py"))["_JOINED"].values()
+    names = runpy.run_path(str(HOOK / "sitecustomize.py"))["_MODULE_BY_VARIABLE"].values()
     assert JOINED in names
     assert all(callable(importlib.import_module(name).join) for name in names)

@@ -22,7 +22,8 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
         prepared = tf.map_fn(lambda data: prepare_record(tf, source, data), encoded, fn_output_signature=tf.float32)
     elif isinstance(source, Images):
         shape = (*(classifier.fixed_image_shape or (size, size)), 3)
-        prepared = tf.map_fn(  # a graph for images in arrays accepts a single size
+        # The recipe's own images are arrays of one size; the graph accepts only JPEGs and PNGs of that size.
+        prepared = tf.map_fn(
             lambda data: tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), shape),
             encoded,
             fn_output_signature=tf.uint8,
@@ -36,11 +37,11 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
     refuse_pillow_views(source)
-    reference = find_preprocessing(source.preprocess)
-    fancy = reference.fancy_upsampling
+    preprocessing = find_preprocessing(source.preprocess)
+    fancy = preprocessing.fancy_upsampling
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
     mean, scale = get_normalisation(source.preprocess)
-    cropped = CROPS.get(reference.evaluation, crop_after_resize)(tf, pixels, source.size)
+    cropped = CROPS.get(preprocessing.evaluation, crop_after_resize)(tf, pixels, source.size)
     return (cropped - mean) * scale
 
 
@@ -55,7 +56,7 @@ def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 def crop_middle_box(tf: Any, pixels: Any, size: int) -> Any:
-    """Resize the central four fifths; the first and the last sample are at its ends."""
+    """Resize the central four fifths of each side; the outermost pixels of the result lie on the edges of this box."""
     box = [[(1 - 0.8) / 2, (1 - 0.8) / 2, (1 + 0.8) / 2, (1 + 0.8) / 2]]
     return tf.image.crop_and_resize(pixels[None], box, [0], [size, size])[0]
 
@@ -69,7 +70,7 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 CROPS: dict[Any, Any] = {crop_central_four_fifths: crop_middle_box, crop_central_seven_eighths: crop_before_resize}
-"""Crop functions by the `evaluation` of a reference (data/references/); for others it is `crop_after_resize`."""
+"""Crop functions by `Preprocessing.evaluation`, whose crop they reproduce; for others it is `crop_after_resize`."""
 
 
 def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
@@ -83,7 +84,7 @@ def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
         variance = tf.cast(count * squares - total * total, tf.float32) / float(count**2)
         mean, scale = tf.cast(total, tf.float32) / count, tf.math.rsqrt(tf.maximum(variance, 1 / count))
     else:
-        mean, scale = (list(colour) for colour in source.get_normalisation())
+        mean, scale = (list(per_channel) for per_channel in source.get_normalisation())
     values = (values - mean) * scale
     if tuple(values.shape[1:3]) == (source.size, source.size):
         return values

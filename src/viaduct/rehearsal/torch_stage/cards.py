@@ -57,9 +57,9 @@ class MemoryMeter:
 
 @dataclass
 class Cards:
-    """The stand-in cards of this process, which are one device of PyTorch: npu:0, npu:1 and so on."""
+    """The stand-in cards of this process: devices of one type, npu:0, npu:1 and so on."""
 
-    device_name: str = ""  # type of the device in PyTorch: npu, mlu, or gpu for the original script; "" until installed
+    device_name: str = ""  # their type: npu, mlu, or gpu in place of cuda (original.py); "" until installed
     count: int = 0
     memory_meters: list[MemoryMeter] = field(default_factory=list)  # by card
     thread_state: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
@@ -69,7 +69,7 @@ class Cards:
 
     @property
     def name_in_script(self) -> str:
-        """Return the type by which a script knows the device."""
+        """Return the device type that the script uses: npu, mlu or cuda."""
         return "cuda" if self.device_name == "gpu" else self.device_name
 
     @property
@@ -93,7 +93,8 @@ class Cards:
 cards = Cards()
 _lock = threading.RLock()  # reentrant: garbage collection may call `_release` while this thread holds it
 _living: dict[weakref.ref[Any], tuple[int, int]] = {}  # by storage: its card and its bytes
-# When a forked process frees its parent's tensors, no card's memory is released.
+# A forked process has copies of its parent's tensors. Freeing one does not lower the meters: the parent still holds the
+# card's memory.
 os.register_at_fork(after_in_child=_living.clear)
 
 
@@ -128,6 +129,7 @@ def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
     if size:
         with _lock:
             cards.memory_meters[index].allocate(size)
+            # PyTorch keeps a storage's Python object, and so this reference, until `on_card` frees the memory.
             _living[weakref.ref(storage, _release)] = (index, size)
     return on_card
 

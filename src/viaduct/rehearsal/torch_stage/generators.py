@@ -13,7 +13,8 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import cards, resolve_card_index
 
 _HostGenerator: Any = torch._C.Generator
-# Addresses of the C++ generators made for cards; operators get new Python objects for them.
+# Addresses of the C++ generators made for cards. An operator's kernel gets a generator as a new Python object, which is
+# no `Generator` of this module; only the address tells that it is the same.
 _card_generators: set[int] = set()
 
 
@@ -46,7 +47,10 @@ class Generator(_HostGenerator, metaclass=_GeneratorMeta):  # type: ignore[misc]
 
 
 def check_generator(generator: Any) -> Any:
-    """Return a generator that is passed to an operator of the card; raise RuntimeError if it was made for the host."""
+    """Return a generator that is passed to an operator of the card, if it was made for a card.
+
+    The host's default generator is accepted too: cards draw from it. Raise RuntimeError for another one of the host.
+    """
     default: Any = torch.default_generator
     if generator._cdata not in _card_generators and generator._cdata != default._cdata:
         raise RuntimeError(f"Expected a '{cards.name_in_script}' device type for generator but found 'cpu'")

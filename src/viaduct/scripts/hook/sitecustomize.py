@@ -11,8 +11,9 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# Modules whose `join` is called, by the environment variable that holds the path of the Python executable to take part.
-_JOINED = {
+# Modules by environment variables. If the variable is the path of this process's Python, the module's `join` makes the
+# process take part.
+_MODULE_BY_VARIABLE = {
     "VIADUCT_REHEARSAL_PYTHON": "viaduct.rehearsal.grandchild",
     "VIADUCT_PROFILE_PYTHON": "viaduct.profiling.worker",
 }
@@ -39,7 +40,7 @@ def _join(name: str) -> None:
 
 
 try:
-    for _variable, _name in _JOINED.items():
+    for _variable, _name in _MODULE_BY_VARIABLE.items():
         if os.environ.get(_variable) == sys.executable:
             _join(_name)
 finally:

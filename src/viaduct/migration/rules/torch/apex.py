@@ -13,10 +13,10 @@ import ast
 from viaduct.cards import NPU
 from viaduct.cards.advice import APEX
 from viaduct.migration.lookups import calls_to, imported_names
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 from viaduct.migration.rules.torch._wrapped_models import DISTRIBUTED_DATA_PARALLEL
 
-rule = make_rule_on_result(__name__, target_needs="amp", spec_rows=("P12", "6"))
+rule = make_rule_on_migrated_code(__name__, target_needs="amp", spec_rows=("P12", "6"))
 
 COUNTERPARTS_IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 
-rule = make_rule_on_result(__name__, target_needs="device_calls", spec_rows=("P6", "P19", "6"))
+rule = make_rule_on_migrated_code(__name__, target_needs="device_calls", spec_rows=("P6", "P19", "6"))
 
 SETTINGS_PREFIX = "torch.backends.cuda."
 VALUES_WITHOUT_CUDA = {

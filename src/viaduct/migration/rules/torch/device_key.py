@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from viaduct.migration.device_texts import is_cuda_device
 from viaduct.migration.predicates import is_in_torch_program
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 from viaduct.migration.rules.torch._devices import find_devices
 
-rule = make_rule_on_result(__name__, target_needs="device_strings", spec_rows=("P9", "6"))
+rule = make_rule_on_migrated_code(__name__, target_needs="device_strings", spec_rows=("P9", "6"))
 
 
 @rule.file(only_if_file_contains=('"cuda', "'cuda"))

@@ -11,10 +11,10 @@ import ast
 from viaduct.cards import DEVICE_TYPES
 from viaduct.cards.limits import Risk
 from viaduct.migration.lookups import method_name
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 from viaduct.migration.rules.torch._locations import find_location, is_cpu, is_move
 
-rule = make_rule_on_result(
+rule = make_rule_on_migrated_code(
     __name__, target_needs="torch_functions", spec_rows=("P5", "6"), visits_lines_left_alone=True
 )
 

@@ -19,10 +19,12 @@ import re
 from viaduct.cards.advice import CUDA_KERNELS
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules, is_constant, is_in_torch_program, is_none_or_absent
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 from viaduct.migration.rules.torch._messages import is_prose
 
-rule = make_rule_on_result(__name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True)
+rule = make_rule_on_migrated_code(
+    __name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True
+)
 
 CPP_EXTENSION = "torch.utils.cpp_extension"
 CTYPES_LOADERS = (

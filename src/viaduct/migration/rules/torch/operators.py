@@ -12,10 +12,12 @@ import ast
 import re
 
 from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 from viaduct.migration.rules.torch._locations import find_location, is_in_dataset
 
-rule = make_rule_on_result(__name__, target_needs="torch_functions", spec_rows=("5", "6"), visits_lines_left_alone=True)
+rule = make_rule_on_migrated_code(
+    __name__, target_needs="torch_functions", spec_rows=("5", "6"), visits_lines_left_alone=True
+)
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 OTHER_LIBRARIES = ("pandas", "numpy", "scipy", "polars", "tensorflow")

@@ -17,9 +17,9 @@ import ast
 import re
 
 from viaduct.migration.lookups import literal_text, method_name
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 
-rule = make_rule_on_result(__name__, spec_rows=("P6",), category="advice")
+rule = make_rule_on_migrated_code(__name__, spec_rows=("P6",), category="advice")
 
 CUDA_MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCH_METHODS = ("startswith", "find", "count", "search", "match")

@@ -19,9 +19,11 @@ from viaduct.cards.packages import (
 )
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
-from viaduct.migration.rule import Site, make_rule_on_result
+from viaduct.migration.rule import Site, make_rule_on_migrated_code
 
-rule = make_rule_on_result(__name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True)
+rule = make_rule_on_migrated_code(
+    __name__, target_needs="torch_functions", spec_rows=("P6",), visits_lines_left_alone=True
+)
 
 # `cuda` alone would match every file with code for CUDA, and the rule `apex` reports apex.
 IMPORT_TEXTS = tuple(
