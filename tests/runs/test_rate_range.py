@@ -59,15 +59,15 @@ def test_the_steepest_fall_is_suggested(seed: int) -> None:
 def test_the_suggestion_is_an_order_below_divergence() -> None:
     found = suggest_rate(RATES, make_losses(best=0.3, diverges=0.5, noise=0.01))
     assert found.rate is not None
-    assert found.diverges is not None
-    assert found.rate == pytest.approx(found.diverges / 10, rel=0.05)
+    assert found.diverging_rate is not None
+    assert found.rate == pytest.approx(found.diverging_rate / 10, rel=0.05)
     assert "a tenth of that" in found.reason
 
 
 def test_a_bump_that_is_regained_is_not_divergence() -> None:
     losses = make_losses(best=0.001, diverges=1e9, noise=0.01)
     losses[150:160] = [2.3] * 10
-    assert suggest_rate(RATES, losses).diverges is None
+    assert suggest_rate(RATES, losses).diverging_rate is None
 
 
 def test_the_curve_is_drawn_in_text_and_as_a_page(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_one_rank_needs_no_communication() -> None:
     strategy = build_strategy(RECIPE, model, Group(), None)
     assert type(strategy) is SingleRank
     assert strategy.wrap_network(model) is model
-    assert (strategy.loss_weight, strategy.capture_obstacle) == (1.0, None)
+    assert (strategy.rank_loss_weight, strategy.capture_obstacle) == (1.0, None)
 
 
 def test_a_rank_with_more_images_has_a_larger_weight() -> None:

@@ -325,7 +325,7 @@ def test_the_weight_of_a_ranks_loss_does_not_change_the_size_of_the_factors(
     """A rank's loss weighs more where it has more images than others, and where gradients are summed."""
     found = []
     for weight in (1.0, 3.0):
-        monkeypatch.setattr(SingleRank, "loss_weight", weight)
+        monkeypatch.setattr(SingleRank, "rank_loss_weight", weight)
         state = build_training(replace(RECIPE, optimizer=Thor(0.01)), run)
         state.advance(iter([next(iter(state.train_batches.epoch(0)))]))
         found.append(state.optimizer.inverses)

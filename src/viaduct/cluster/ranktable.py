@@ -1,4 +1,7 @@
-"""A checked rank table of HCCL: servers, their devices, their ranks. It is read and written in both JSON templates.
+"""A checked rank table of HCCL: servers, their devices, their ranks.
+
+It is read and written in HCCL's two JSON templates. Template 1 lists servers, whose devices have rank ids. Template 2
+lists groups of instances (containers on servers); its ranks follow the order of the lists.
 
 table = read_table("rank_table_16p.json")
 table.size, table.master, table.environment(rank=3)
@@ -22,7 +25,7 @@ from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examination, e
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.path_errors import refuse_special_file
 
-MAX_SHOWN_ERRORS = 3  # number of findings that the refusal of a table names; `viaduct ranktable check` shows all
+MAX_SHOWN_ERRORS = 3  # in the message of `parse_table`; `viaduct ranktable check` shows all
 
 
 @dataclass(frozen=True)
@@ -136,12 +139,15 @@ class RankTable:
 
 
 def read_table(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankTable:
-    """Read the table of a file; raise BadData if it has errors. Its `warnings` hold the other findings."""
+    """Read the table of a file; raise BadData if it has errors. Its `warnings` hold the other findings.
+
+    `card` is the model of the cards, whose limits are checked: devices of a server, their ids, the template.
+    """
     return parse_table(read_bytes(Path(path)), card, Path(path))
 
 
 def parse_table(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
-    """Parse a rank table; raise BadData if it has errors."""
+    """Parse a rank table as `read_table` does; `path` is for messages."""
     examination = examine(source, card)
     if examination.errors or examination.draft is None:
         hint = f"`viaduct ranktable check {path or 'FILE'}` shows all errors and how to correct them."
@@ -176,9 +182,9 @@ def summarize_errors(examination: Examination) -> str:
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
-    """Return the servers of a draft that has no errors. Containers of template 2 on one server become one server.
+    """Return the servers of a draft that has no errors.
 
-    Template 2 has no ranks: they follow the order of its lists.
+    Instances of template 2 with the same `server_id` become one server.
     """
     devices: dict[str, list[Device]] = defaultdict(list)
     host_ips = {get_server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}
@@ -232,10 +238,7 @@ def build_server_entry(server: Server) -> dict[str, Any]:
 
 
 def build_template_2(table: RankTable) -> dict[str, Any]:
-    """Return the JSON document of template 2, with several instances for a server whose ranks are not consecutive.
-
-    Template 2 has no ranks: they follow the order of its lists.
-    """
+    """Return the JSON document of template 2, with several instances for a server whose ranks are not consecutive."""
     instances: list[dict[str, Any]] = []
     for server, device, node, _ in table.positions:
         if not instances or instances[-1]["server_id"] != server.server_id:

@@ -101,7 +101,7 @@ class TorchStepCounter(Watcher):
     @blame_viaduct()
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Stop the search for manual updates, and let the observation record the gradients."""
-        self._manual_updates.has_optimizer = True
+        self._manual_updates.has_optimizer_stepped = True
         if self.observation:
             self.observation.before_update(step, optimizer)
 

@@ -2,9 +2,9 @@
 
 The trained tensors are the leaves that a loss depends on: parameters of networks, and other tensors that require
 gradients. Their values are stored after each backward pass. If the values differ at the next forward or backward pass,
-or at the script's end, a step was taken. A step was also taken if the next backward pass has new tensors with other
-values in their place, as in functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer
-steps, its steps count and this module does nothing.
+or when the step counter calls `check_for_update` at the script's end, a step was taken. A step was also taken if the
+next backward pass has new tensors with other values in their place, as in functional code (`params = [p - lr * g for
+…]`, `torch.func.grad`). As soon as an optimizer steps, its steps count and this module does nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ManualUpdates:
         on_gradient_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor | None]], None],
     ) -> None:
         self.on_backward, self.on_step, self.on_gradient_function = on_backward, on_step, on_gradient_function
-        self.has_optimizer = False
+        self.has_optimizer_stepped = False  # set by the step counter
         self._after_backward: Checksums = []  # of the trained tensors after the last backward pass
         self._inside = False  # a wrapped function is running, in which others may be called
         self._network_calls = NetworkCalls(lambda module, args: self.check_for_update())
@@ -64,7 +64,7 @@ class ManualUpdates:
         `trained` are the tensors of the next backward pass.
         """
         previous = self._after_backward
-        if self.has_optimizer or not previous:
+        if self.has_optimizer_stepped or not previous:
             return
         is_changed = any(compute_checksum(tensor) != known for tensor, known in previous)
         if is_changed or is_replaced(previous, trained or []):
@@ -76,7 +76,7 @@ class ManualUpdates:
 
         @wrap(owner, "backward")
         def backward(plain: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or self.has_optimizer:
+            if self._inside or self.has_optimizer_stepped:
                 return plain(*args, **kwargs)
             losses = args[0] if args else kwargs.get("tensors")
             trained = find_leaves(losses if isinstance(losses, (tuple, list)) else [losses])
@@ -107,7 +107,7 @@ class ManualUpdates:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
             create_graph = kwargs.get("create_graph") or (len(args) > 1 and args[1])  # the fifth parameter
             is_penalty = grad_outputs is not None or create_graph or len(losses) != 1
-            if self._inside or self.has_optimizer or is_penalty:
+            if self._inside or self.has_optimizer_stepped or is_penalty:
                 return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
             with self._backward_pass(trained):
@@ -127,7 +127,7 @@ class ManualUpdates:
             def call(*args: Any, **kwargs: Any) -> Any:
                 # Within vmap, grad or another transform tensors have no values to read.
                 is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
-                if self._inside or self.has_optimizer or is_transformed:
+                if self._inside or self.has_optimizer_stepped or is_transformed:
                     return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
                 trained = list_tensors_in([args[number] for number in numbers])
@@ -140,6 +140,7 @@ class ManualUpdates:
 
         @wrap(owner, "grad")
         def grad(plain: Any, func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+            # `plain` does not return the loss, so the wrapped grad_and_value takes its place.
             transformed = grad_and_value(func, argnums, has_aux)
 
             @functools.wraps(func)
@@ -158,7 +159,7 @@ def list_tensors_in(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-@blame_viaduct()
+@blame_viaduct()  # an exception in it is reported as viaduct's failure, not the script's
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
     """Return the leaf tensors that get gradients in a backward pass of these losses, in the order of a graph walk.
 
@@ -188,7 +189,7 @@ def is_replaced(previous: Checksums, current: list[torch.Tensor]) -> bool:
     return any(known != compute_checksum(new) for (_, known), new in pairs)
 
 
-@blame_viaduct()
+@blame_viaduct()  # as find_leaves
 def compute_checksum(tensor: torch.Tensor) -> int:
     import torch
 

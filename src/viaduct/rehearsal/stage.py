@@ -19,7 +19,7 @@ MNIST_MODULE = "tensorflow.examples.tutorials.mnist.input_data"
 
 
 class StepCounter(Protocol):
-    """Counter of steps that writes the observations when the script is over."""
+    """Counter of steps; it writes the observations (losses, gradients, weights) when the script is over."""
 
     @property
     def step_count(self) -> int: ...
@@ -40,7 +40,7 @@ def install_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
 
     `started_by_viaduct` is False in processes that the script starts.
     """
-    printing.install(plan)  # in a comparison of two source trees: records what the script prints
+    printing.install(plan)  # records the script's output; does nothing unless two source trees are compared
     if plan.framework == "tf1":
         return install_tf1_stage(plan, started_by_viaduct)
     counter = install_torch_stage(plan, started_by_viaduct)
@@ -76,7 +76,7 @@ def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
         torch_stage.install_cuda_as_cpu(plan.ranks)
     else:
         torch_stage.install(plan.platform, plan.ranks)
-    guard.add_audit_to_torch_save()
+    guard.add_audit_to_torch_save()  # otherwise the guard of the user's files would not see what torch.save writes
     if plan.fake_data:
         from viaduct.rehearsal.fake_data import torchvision_sets
 
@@ -87,7 +87,7 @@ def install_torch_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
 
 
 def refuse_old_torch() -> None:
-    """Raise BadValue if the installed torch is too old for a rehearsal; torch is not imported for this check."""
+    """Raise BadValue if the installed torch is too old for a rehearsal."""
     version = find_torch_version()
     if not is_new_enough(version):
         raise BadValue(
@@ -96,9 +96,9 @@ def refuse_old_torch() -> None:
         )
 
 
-def is_new_enough(torch: str) -> bool:
-    """Return True if a torch release can register a device from Python."""
-    return tuple(int(number) for number in re.findall(r"\d+", torch)[:2]) >= FIRST_TORCH
+def is_new_enough(version: str) -> bool:
+    """Return True if this version of torch can register a device from Python."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2]) >= FIRST_TORCH
 
 
 def find_torch_version() -> str:
@@ -122,7 +122,7 @@ def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")
     tf1_stage.install(plan.platform, seed=seed_of_rank(plan))
-    if plan.join_ranks:
+    if plan.join_ranks:  # the ranks of a script for one device train together
         from viaduct.rehearsal.tf1_stage import joining
 
         joining.install()
@@ -131,5 +131,6 @@ def install_tf1_stage(plan: Plan, started_by_viaduct: bool) -> StepCounter:
 
         keras_sets.install()
         tf_files.install(Path(plan.record_folder) / "fake")
+        # tf1_stage provides this module, which TensorFlow 2 does not have.
         importlib.import_module(MNIST_MODULE).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphStepCounter(plan, started_by_viaduct)

@@ -30,33 +30,33 @@ class Suggestion:
 
     rate: float | None  # None: no rate is suggested
     reason: str
-    smoothed: list[float]  # loss of each step before the first that is not finite; smoothed from MIN_STEPS on
+    smoothed: list[float]  # losses before the first NaN or infinity; fewer than MIN_STEPS are not smoothed
     steepest: float | None = None  # rate at which the loss falls steepest
     lowest: float | None = None  # rate at which the loss is lowest
-    diverges: float | None = None  # rate at which the loss diverges
+    diverging_rate: float | None = None  # rate at which the loss diverges
 
 
 def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     """Return the rate that a range test suggests, with the reason."""
     count = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
-    diverges = rates[count] if count < len(losses) else None
+    diverging_rate = rates[count] if count < len(losses) else None
     rates, losses = list(rates[:count]), list(losses[:count])
     if count < MIN_STEPS:
         text = f"The test has {count} steps"
-        if diverges:
-            text = f"The loss became NaN or infinite after {count} steps, at a rate of {diverges:.2g}"
-        return Suggestion(None, f"{text}: too few to see a slope.", losses, diverges=diverges)
+        if diverging_rate:
+            text = f"The loss became NaN or infinite after {count} steps, at a rate of {diverging_rate:.2g}"
+        return Suggestion(None, f"{text}: too few to see a slope.", losses, diverging_rate=diverging_rate)
     smoothed = smooth(losses)
-    start = fmean(smoothed[: max(3, len(smoothed) // 10)])
-    bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
-    fall = start - smoothed[bottom]
+    start_loss = fmean(smoothed[: max(3, len(smoothed) // 10)])
+    lowest_step = min(range(len(smoothed)), key=smoothed.__getitem__)
+    fall = start_loss - smoothed[lowest_step]
     # Standard error of a smoothed value, from the noise in the first half of the test, where the rates are low.
     error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * choose_radius(count) + 1)
-    if fall <= max(STANDARD_ERRORS * error, MIN_FALL * abs(start)):
-        return describe_no_slope(smoothed, start, rates, diverges)
-    diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
-    steepest = rates[find_steepest(smoothed, bottom)]
-    return describe_slope(steepest, rates[bottom], diverges, smoothed, start, smoothed[bottom])
+    if fall <= max(STANDARD_ERRORS * error, MIN_FALL * abs(start_loss)):
+        return describe_no_slope(smoothed, start_loss, rates, diverging_rate)
+    diverging_rate = find_divergence(smoothed, lowest_step, fall, rates) or diverging_rate
+    steepest = rates[find_steepest(smoothed, lowest_step)]
+    return suggest_from_slope(steepest, rates[lowest_step], diverging_rate, smoothed, start_loss, smoothed[lowest_step])
 
 
 def choose_radius(count: int) -> int:
@@ -70,15 +70,15 @@ def smooth(losses: Sequence[float]) -> list[float]:
     return [fmean(losses[max(0, index - radius) : index + radius + 1]) for index in range(len(losses))]
 
 
-def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
+def find_divergence(smoothed: list[float], lowest_step: int, fall: float, rates: list[float]) -> float | None:
     """Return the rate from which on more than RISEN of the fall is lost again; None if there is none."""
-    limit = smoothed[bottom] + RISEN * fall
-    last_low = max(index for index in range(bottom, len(smoothed)) if smoothed[index] <= limit)
+    limit = smoothed[lowest_step] + RISEN * fall
+    last_low = max(index for index in range(lowest_step, len(smoothed)) if smoothed[index] <= limit)
     return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
 
 
-def find_steepest(smoothed: list[float], bottom: int) -> int:
-    """Return the step at which the loss falls fastest on its way to its minimum at `bottom`.
+def find_steepest(smoothed: list[float], lowest_step: int) -> int:
+    """Return the step at which the loss falls fastest on its way to its minimum at `lowest_step`.
 
     Slopes are differences per step, because the logarithms of the rates are evenly spaced.
     """
@@ -88,12 +88,12 @@ def find_steepest(smoothed: list[float], bottom: int) -> int:
         before, after = max(0, index - radius), min(len(smoothed) - 1, index + radius)
         return (smoothed[before] - smoothed[after]) / (after - before)
 
-    first = min(radius, bottom)
-    last = max(first, bottom - radius)
+    first = min(radius, lowest_step)
+    last = max(first, lowest_step - radius)
     return max(range(first, last + 1), key=measure_slope)
 
 
-def describe_slope(
+def suggest_from_slope(
     steepest_rate: float,
     lowest_rate: float,
     diverging_rate: float | None,
@@ -115,21 +115,23 @@ def describe_slope(
     return Suggestion(rate, f"{text}.", smoothed, steepest_rate, lowest_rate, diverging_rate)
 
 
-def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:
+def describe_no_slope(
+    smoothed: list[float], start_loss: float, rates: list[float], diverging_rate: float | None
+) -> Suggestion:
     """Return the result without a rate for a loss that does not fall clearly."""
-    end = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
-    if diverges is None and smoothed[-1] > start * 1.1:
+    end = f", and diverges at {diverging_rate:.2g}" if diverging_rate is not None else f" up to {rates[-1]:.2g}"
+    if diverging_rate is None and smoothed[-1] > start_loss * 1.1:
         end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
     text = (
-        f"No clear slope: from {start:.4g} the loss falls by less than {100 * MIN_FALL:.0f} %, or its noise hides "
+        f"No clear slope: from {start_loss:.4g} the loss falls by less than {100 * MIN_FALL:.0f} %, or its noise hides "
         f"the fall{end}."
     )
     hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."
-    return Suggestion(None, f"{text} {hint}", smoothed, diverges=diverges)
+    return Suggestion(None, f"{text} {hint}", smoothed, diverging_rate=diverging_rate)
 
 
 def cut_divergence(smoothed: list[float]) -> list[float]:
-    """Lower values far above the first one, so that the sparkline shows the others."""
+    """Limit the values to a little above the first one, so that the sparkline still shows the others."""
     fall = smoothed[0] - min(smoothed)
     return [min(value, smoothed[0] + fall / 4) for value in smoothed] if fall > 0 else smoothed
 
@@ -159,7 +161,7 @@ def write_range_page(
     logs = [math.log10(rate) for rate in rates]
     count = len(suggestion.smoothed)
     series = [Series("smoothed", logs[:count], suggestion.smoothed), Series("each step", logs, list(losses))]
-    marks = {"suggested": suggestion.rate, "steepest": suggestion.steepest, "diverges": suggestion.diverges}
+    marks = {"suggested": suggestion.rate, "steepest": suggestion.steepest, "diverges": suggestion.diverging_rate}
     tone: Tone = "good" if suggestion.rate is not None else "warn"
     page = Page(
         name,

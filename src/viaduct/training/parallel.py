@@ -64,7 +64,7 @@ class SingleRank:
         return build_loss(self.recipe, training=True)
 
     @property
-    def loss_weight(self) -> float:
+    def rank_loss_weight(self) -> float:
         """Factor of this rank's loss in its backward pass."""
         return self.weight_in_mean
 
@@ -147,7 +147,7 @@ class DataParallel(SingleRank):
         return wrap_network(network, self.recipe.parallel, self.recipe.deterministic, self.group, (SplitLinear,))
 
     @property
-    def loss_weight(self) -> float:
+    def rank_loss_weight(self) -> float:
         # DistributedDataParallel divides gradients by the number of ranks; for a sum the factor undoes it.
         return self.weight_in_mean * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
@@ -189,7 +189,7 @@ class HybridParallel(DataParallel):
         return SplitLoss(self.shards, compute_smoothing(self.recipe, training=True))
 
     @property
-    def loss_weight(self) -> float:
+    def rank_loss_weight(self) -> float:
         return 1.0  # each rank computes the loss of the whole batch
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:

@@ -80,7 +80,7 @@ class TrainingStep:
         optimizer_support: OptimizerSupport,
         scale: LossScale,
         ema: AveragedWeights | None,
-        parallel: SingleRank,
+        parallel: SingleRank,  # or a subclass: the strategies for several ranks
         progress: Progress,
         pulse: Pulse,
         emit: Callable[..., None],
@@ -98,13 +98,13 @@ class TrainingStep:
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
-        """Take the coming step, driven by the host; `round_rates`: learning rates in fp32, as in captured steps."""
+        """Set the rates of the coming step and take it; `round_rates`: learning rates in fp32, as in captured steps."""
         self.set_rates(self.progress.step, round_rates)
         self.set_network_progress(self.progress.step / self.progress.steps)
         self.optimize(batch)
 
     def optimize(self, batch: Batch) -> None:
-        """Mix the batch, run the step driven by the host, and append its loss and correct images to `results`."""
+        """Mix the batch, run a step with the present rates, and append its loss and correct images to `results`."""
         images, targets = self.mix_batch(batch, self.draw_mixing_weights())
         observed = batch if self.is_observed(self.progress.step + 1) else None
         # The results stay on the device; reading them here would make the host wait for every step.
@@ -117,14 +117,14 @@ class TrainingStep:
         """
         results = self.run_passes(images, targets, update.loss_scale)
         self.pulse.reach_point("the update", self.progress.step + 1)
-        self.computation.gather_gradients()
+        self.computation.gather_gradients()  # from the network to the master weights; no collective
         if update.remove_scale():
             if self.recipe.clip_norm:
                 self.parallel.clip_gradients(self.parameters, self.recipe.clip_norm)
             if observed is not None:
                 self.emit("gradients", observed.images, observed.labels)
             update.step_optimizer()
-            self.computation.publish_weights()
+            self.computation.publish_weights()  # from the master weights to the network; no collective
             update.average_weights()
         self.optimizer.zero_grad(set_to_none=True)
         return results
@@ -132,7 +132,8 @@ class TrainingStep:
     def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Run forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
         parts, step = self.recipe.accumulate, self.progress.step + 1
-        factor = self.scale.value / parts * self.parallel.loss_weight  # of the loss, for an optimizer that observes it
+        # The factor of the loss below, as a number for an optimizer that observes it; `scale` may be a tensor.
+        factor = self.scale.value / parts * self.parallel.rank_loss_weight
         losses, correct_counts = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
             is_last = number == parts - 1
@@ -144,7 +145,7 @@ class TrainingStep:
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
                 self.pulse.reach_point("backward", step)
-                scaled = loss * (scale / parts * self.parallel.loss_weight)
+                scaled = loss * (scale / parts * self.parallel.rank_loss_weight)
                 self.timer.watch_backward(scaled)
                 scaled.backward()  # type: ignore[no-untyped-call]
             self.timer.end_backward()
@@ -160,16 +161,16 @@ class TrainingStep:
         return sum(auxiliary_losses, main if weights["main"] == 1 else main * weights["main"])
 
     def mix_batch(self, batch: Batch, weights: Tensor | None) -> tuple[Tensor, Any]:
-        """Return images and labels, mixed by the weights of mixup or rows of cutmix if the recipe has them."""
+        """Return images and labels, mixed by what `draw_mixing_weights` returned."""
         if weights is None:
             return batch.images, batch.labels
         weights = weights.to(self.computation.device, non_blocking=True)
         return self.parallel.mix_batch(batch.images, batch.labels, weights)
 
     def draw_mixing_weights(self) -> Tensor | None:
-        """Return the weights of mixup, or rows of cutmix, for this rank's images of the coming step, on the host.
+        """Return how to mix this rank's images in the coming step, on the host; None if the recipe does not mix them.
 
-        Return None if the recipe does not mix images.
+        Mixup has one weight for each image, cutmix the row that `draw_cutmix_rows` describes.
         """
         recipe = self.recipe
         if not recipe.mixes_images:

@@ -18,6 +18,7 @@ def find(figures: Figures) -> Advice | None:
     time, rank = figures.host_time_between_steps
     wait = figures.loader_waits.get(rank)  # None without a DataLoader
     share = figures.share_of_step(time)
+    # Without recorded operators, the time could be theirs.
     if wait is None or not figures.operators or share < NOTABLE_SHARE:
         return None
     on_rank = figures.name_rank(rank)

@@ -4,6 +4,8 @@ A rank's own time is its iteration without the exposed time of collectives (whil
 by chance, now one and now another is the slowest; a straggler is slower in about four of five steps. If too few steps
 have collectives, only the data tails are compared, the times from the end of a step to the next forward pass: if all
 iterations are equally long, the ranks wait for the one that begins its forward pass last.
+
+The lag of the slowest rank is its own time (or data tail) minus that of the fastest rank in the same step.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from viaduct.profiling.figures import Figures, show_time, sum_exposed_us
 from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.8  # from 0 to 1; of two equal gains, the more certain one is listed first
-UNEVEN = 0.05
-"""Least (max - min) / mean over ranks at which a rank counts as slow, as in Ascend's cluster analysis."""
-STEADY = 0.25  # about four of five steps must reach this share of the median difference
-LARGE = 0.25
-"""Median of (max - min) / mean that is rarely due to chance. From this value on, n // 5 of n steps may miss STEADY,
-below it only (n - 1) // 5."""
+MAX_EVEN_LAG = 0.05
+"""Median lag above which a rank counts as slow, as in Ascend's cluster analysis: as a share of the mean own time of the
+ranks, or, if data tails are compared, of the step."""
+STEADY_SHARE = 0.25  # about four of five steps must have a lag of at least this share of the median lag
+LARGE_LAG = 0.25
+"""Median lag, as a share of the mean own time, that is rarely due to chance. From this value on, n // 5 of n steps may
+have a smaller lag than STEADY_SHARE demands, below it only (n - 1) // 5."""
 MIN_STEPS = 5
 EQUALLY_LONG = 0.05
 """Largest difference of the ranks' iterations, as a share of an iteration, that counts as none: the ranks wait for each
@@ -28,28 +31,28 @@ other."""
 
 def find(figures: Figures) -> Advice | None:
     """Return advice if the same rank is steadily slower."""
-    steps = list_common_steps(figures.communicating_steps)  # step_of[rank] of each is a Step
+    steps = list_common_steps(figures.communicating_steps)
     if len(steps) < MIN_STEPS:
         return find_late_data(figures)
     own_times = {rank: median(own_us(step_of[rank]) for step_of in steps) for rank in steps[0]}
     slow, fast = max(own_times, key=own_times.__getitem__), min(own_times, key=own_times.__getitem__)
-    gap = own_times[slow] - own_times[fast]
-    # Differences of the two ranks' own times, step by step, as shares of the mean of all ranks.
-    gaps = sorted(
+    # The lag in each step, as a share of the mean own time of all ranks.
+    lags = sorted(
         (own_us(step_of[slow]) - own_us(step_of[fast])) / max(mean(map(own_us, step_of.values())), 1e-3)
         for step_of in steps
     )
-    exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5
-    least = gaps[exceptions]
-    if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
+    exceptions = (len(lags) if median(lags) >= LARGE_LAG else len(lags) - 1) // 5
+    least = lags[exceptions]  # without the smallest ones, which are the exceptions
+    if median(lags) <= MAX_EVEN_LAG or least < max(MAX_EVEN_LAG, STEADY_SHARE * median(lags)):
         return None
+    wait_us = own_times[slow] - own_times[fast]
     step_us = median(step_of[slow].iteration_us for step_of in steps)
     kind = "recorded step" if any(step.is_recorded for step_of in steps for step in step_of.values()) else "step"
-    # The steps with collectives may be recorded ones, which are longer than timed ones.
+    # Recorded steps, which run under the operator profiler, are longer than those that `iteration_us` is taken from.
     scale = min(1.0, figures.iteration_us / step_us) if step_us else 0.0
     gain = estimate_gain(steps, own_times, slow, fast) * scale
     return Advice(
-        title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
+        title=f"Rank {slow} is slower than the others, which wait up to {show_time(wait_us)} for it in each step",
         action=(
             f"Give every rank the same work: compare rank {slow}'s batch and sequence sizes, its data and the load and "
             f"clock of its device with rank {fast}'s. {describe_phase(steps, slow, fast)}"
@@ -57,7 +60,8 @@ def find(figures: Figures) -> Advice | None:
         evidence=(
             f"Own time per {kind}, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own_times.items())
-            + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(steps)} steps {least:.0%} or more.",
+            + f"; rank {slow} takes longer than rank {fast} by {median(lags):.0%} of the mean (median of {len(steps)} "
+            f"steps), in four of five steps by {least:.0%} or more.",
         ),
         gain_us=gain,
         gain_basis=(
@@ -76,28 +80,28 @@ def estimate_gain(steps: list[dict[int, Step]], own_times: dict[int, float], slo
 
 
 def find_late_data(figures: Figures) -> Advice | None:
-    """Return advice if one rank begins its forward pass late in most regular steps, and the others wait for it."""
+    """Return advice if one rank begins its forward pass late in most steps, and the others wait for it."""
     steps = list_common_steps(figures.steps_by_rank)
     if len(steps) < MIN_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
     lengths = {rank: median(step_of[rank].iteration_us for step_of in steps) for rank in steps[0]}
     tails = {rank: median(step_of[rank].data_tail_us or 0.0 for step_of in steps) for rank in steps[0]}
     slow, fast = max(tails, key=lambda rank: tails[rank]), min(tails, key=lambda rank: tails[rank])
-    gaps = sorted((step_of[slow].data_tail_us or 0.0) - (step_of[fast].data_tail_us or 0.0) for step_of in steps)
-    step_us, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
+    lags_us = sorted((step_of[slow].data_tail_us or 0.0) - (step_of[fast].data_tail_us or 0.0) for step_of in steps)
+    step_us, lag_us, least_us = figures.iteration_us, median(lags_us), lags_us[len(lags_us) // 5]
     if max(lengths.values()) - min(lengths.values()) > EQUALLY_LONG * step_us:
         return None
-    if gap <= UNEVEN * step_us or least < max(UNEVEN * step_us, STEADY * gap):
+    if lag_us <= MAX_EVEN_LAG * step_us or least_us < max(MAX_EVEN_LAG * step_us, STEADY_SHARE * lag_us):
         return None
     return Advice(
-        title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
+        title=f"Rank {slow} is slower than the others, which wait up to {show_time(lag_us)} for it in each step",
         action=f"Look at what rank {slow} does before its forward pass: its data take longer than rank {fast}'s.",
         evidence=(
             "Time before the forward pass: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in tails.items())
             + f"; all ranks take {show_time(step_us)} a step, so the others wait meanwhile.",
         ),
-        gain_us=gap,
+        gain_us=lag_us,
         gain_basis=f"the time before the forward pass that rank {slow} has more than rank {fast}",
     )
 

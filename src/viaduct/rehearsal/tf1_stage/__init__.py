@@ -54,13 +54,13 @@ def install(platform: Platform, *, seed: int | None = None) -> None:
     from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, queues, seeding, sessions
 
     legacy.install()  # former names of NumPy and absl
-    alias.install()  # `import tensorflow` imports TensorFlow 1
+    alias.install()  # `import tensorflow` imports tensorflow.compat.v1
     # The first entry, because an installed adapter would search for its device.
     sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[platform]))
     devices.install()  # devices become the CPU
     seeding.install(seed)
     if seed is not None:
         queues.install()  # shuffling queues become reproducible
-    sessions.install()  # observers see the script's runs
+    sessions.install()  # observers see every Session.run
     if platform == "npu":
-        inputs.install()  # checks of training graphs, and dumps
+        inputs.install()  # checks of the shapes and dtypes of training graphs; dumps of tensors

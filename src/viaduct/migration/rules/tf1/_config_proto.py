@@ -80,8 +80,8 @@ def is_config_proto(site: Site, node: ast.expr) -> bool:
 def get_field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     """Return `config.graph_options.rewrite_options` as its parts; () for anything but a dotted name.
 
-    A name that holds a field is replaced by that field, up to five times in a row: `custom_op` by
-    `config.graph_options.rewrite_options.custom_optimizers`.
+    A variable is replaced by the field that it was assigned, up to five times in a row, and an added element by the
+    field that it was added to: `custom_op` by `config.graph_options.rewrite_options.custom_optimizers`.
     """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -99,7 +99,10 @@ def get_field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]
 
 
 def find_adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
-    """Return the first statement that adds a custom optimizer to the config that `node` names; None if none does."""
+    """Return the first statement that adds a custom optimizer to a config; None if none does.
+
+    The config is the variable that its name refers to at `node`: another scope may have one of the same name.
+    """
     return find_adding_statements(site).get((config.parts, identify_variable(site, config.parts, node)))
 
 
@@ -116,7 +119,10 @@ def find_adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], a
 
 
 def has_custom_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds a custom optimizer to the config, or a value of it is from npu_config_proto."""
+    """Return True if a statement adds a custom optimizer to the config, or npu_config_proto made it.
+
+    `node` is as in `find_adding_statement`. Ascend's npu_config_proto returns a config with NpuOptimizer.
+    """
     is_made_by_vendor = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return is_made_by_vendor or find_adding_statement(site, config, node) is not None
 
