@@ -25,7 +25,7 @@ def test_phases_that_were_not_measured_are_not_drawn_as_zero():
     profile = small_profile()
     unknown = replace(profile, facts=replace(profile.facts, phases_measured=False))
     (chart,) = find_parts(unknown, "Iterations", StackedBars)
-    assert list(chart.layers) == ["iteration"]
+    assert list(chart.layer_names) == ["iteration"]
     assert read_tiles(unknown)["data tail"] == "–"
     assert "Phases are not known for all steps" in build_sections(unknown)["Iterations"].text
 
