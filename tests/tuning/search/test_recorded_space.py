@@ -21,7 +21,7 @@ def test_the_record_is_a_real_space_of_2000_points_and_small(recorded: RecordedS
     assert good / recorded.space.size < 0.02  # it would be no test if every fiftieth point would do
 
 
-@pytest.mark.parametrize("mode", ["GA", "RL", "RL,GA"])
+@pytest.mark.parametrize("mode", ["GA", pytest.param("RL", marks=pytest.mark.lengthy), "RL,GA"])
 def test_a_tenth_of_the_measurements_comes_within_3_percent_of_the_best(recorded: RecordedSpace, mode: str) -> None:
     gaps = [recorded.replay(mode, seed, MEASUREMENTS) for seed in SEEDS]
     assert statistics.median(gaps) <= 0.03, gaps
