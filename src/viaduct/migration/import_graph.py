@@ -24,8 +24,14 @@ LIBRARIES = {
     *PYTORCH_COMPANIONS,
 }  # fmt: skip
 """Top-level modules of libraries. A name in them is no file of the project, except one with exactly this name."""
+# Of PYTORCH_COMPANIONS, those that rules know and those that leave the device to the caller; others may choose it.
+KNOWN_COMPANIONS = {
+    "torchvision", "torchaudio", "torchtext", "torchmetrics", "torchdata", "kornia", "segmentation_models_pytorch",
+    "timm", "transformers", "peft", "accelerate", "lightning", "pytorch_lightning", "lightning_fabric",
+}  # fmt: skip
 KNOWN_PACKAGES = {
-    *LIBRARIES,
+    *(LIBRARIES - PYTORCH_COMPANIONS),
+    *KNOWN_COMPANIONS,
     *PYTORCH_ROOTS,
     *TENSORFLOW_ROOTS,
     *HOST_PACKAGES,
